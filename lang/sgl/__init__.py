@@ -1,0 +1,105 @@
+"""sgl: programs that mix text with calls of a language model.
+
+A program is a function decorated with `@function`.  Inside it `s += ...` appends text, `gen`, `select` and roles,
+`s["x"]` reads what came of them, and `s.fork(n)` branches.  Everything runs on a backend: `Engine` (the model in this
+process), `RuntimeEndpoint` (a server), `Runtime` (a server started for this program).
+
+    import sgl
+
+    @sgl.function
+    def capital(s, country):
+        s += f"The capital of {country} is"
+        s += sgl.gen("answer", max_tokens=8, stop=".")
+
+    sgl.set_default_backend(sgl.Engine(model_path="smollm2"))
+    print(capital("France")["answer"])
+"""
+
+from typing import Any
+
+from sgl.api import (
+    assistant,
+    assistant_begin,
+    assistant_end,
+    flush_cache,
+    gen,
+    gen_int,
+    gen_string,
+    get_server_info,
+    select,
+    system,
+    system_begin,
+    system_end,
+    user,
+    user_begin,
+    user_end,
+)
+from sgl.backends.base import Backend
+from sgl.backends.engine import load_engine_class
+from sgl.backends.launch import Runtime
+from sgl.backends.runtime import RuntimeEndpoint
+from sgl.backends.scripted import ScriptedBackend
+from sgl.batch import BatchFailure
+from sgl.choices import (
+    ChoiceDecision,
+    ChoicesMethod,
+    ScoredChoice,
+    greedy_token_selection,
+    token_length_normalized,
+    unconditional_likelihood_normalized,
+)
+from sgl.default_backend import set_default_backend
+from sgl.errors import ArgumentError, BackendError, ProgramError, SglError, UnknownVariableError
+from sgl.fork import ProgramStateGroup
+from sgl.function import Function, function
+from sgl.program_state import ProgramState
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "Backend",
+    "BackendError",
+    "BatchFailure",
+    "ChoiceDecision",
+    "ChoicesMethod",
+    "Engine",
+    "Function",
+    "ProgramError",
+    "ProgramState",
+    "ProgramStateGroup",
+    "Runtime",
+    "RuntimeEndpoint",
+    "ScoredChoice",
+    "ScriptedBackend",
+    "SglError",
+    "UnknownVariableError",
+    "__version__",
+    "assistant",
+    "assistant_begin",
+    "assistant_end",
+    "flush_cache",
+    "function",
+    "gen",
+    "gen_int",
+    "gen_string",
+    "get_server_info",
+    "greedy_token_selection",
+    "select",
+    "set_default_backend",
+    "system",
+    "system_begin",
+    "system_end",
+    "token_length_normalized",
+    "unconditional_likelihood_normalized",
+    "user",
+    "user_begin",
+    "user_end",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """`Engine` is the runtime's class, loaded when it is first named: importing sgl loads no runtime."""
+    if name == "Engine":
+        return load_engine_class()
+    raise AttributeError(f"module 'sgl' has no attribute {name!r}")

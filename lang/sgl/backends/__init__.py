@@ -1,0 +1,1 @@
+"""Where the calls of programs go: one module for each backend, `base.Backend` is what they share."""

@@ -1,0 +1,128 @@
+"""Backend: what a program needs of a model, and the records that go to and fro.
+
+Every method runs on the language's event loop; the executor is the only caller.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sgl.choices import ChoicesMethod
+from sgl.constraints import Constraint
+from sgl.sampling import SamplingParams
+
+Message = dict[str, str]
+"""`{"role": ..., "content": ...}`."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt as far as the server knows it, and the text that it has not seen.
+
+    Attributes:
+        ids: Token ids that a server made or generated; never changed by what follows.
+        pending: Text behind them.  It is tokenized when a call needs it, together with what was appended until then,
+            so where a program splits constant text makes no difference.
+        pending_ids: What the server made of `pending` when it was put into the cache; None where it was not.
+    """
+
+    ids: tuple[int, ...] = ()
+    pending: str = ""
+    pending_ids: tuple[int, ...] | None = None
+
+    def append(self, text: str) -> "Prompt":
+        """This prompt with text behind it."""
+        return Prompt(self.ids, self.pending + text) if text else self
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to go on from."""
+        return not self.ids and not self.pending
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenRequest:
+    """One generation.
+
+    Attributes:
+        prompt: What to go on from.
+        sampling: Complete settings.
+        constraint: What the output must match.
+    """
+
+    prompt: Prompt
+    sampling: SamplingParams
+    constraint: Constraint | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """The output, or while it streams what there is of it.
+
+    Attributes:
+        text: All text so far; only grows.
+        meta: The backend's meta info.
+        prompt: What the next call goes on from; None until the output is complete.
+    """
+
+    text: str
+    meta: dict[str, Any]
+    prompt: Prompt | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The picked choice.
+
+    Attributes:
+        index: Which one.
+        meta: Scores, probabilities and token log probabilities of all choices.
+    """
+
+    index: int
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RoleAffixes:
+    """The text that a chat template puts around the content of a message."""
+
+    prefix: str
+    suffix: str
+
+
+class Backend(ABC):
+    """A model that programs can call."""
+
+    @abstractmethod
+    async def generate(self, request: GenRequest) -> Generation:
+        """Generate and return the whole output."""
+
+    @abstractmethod
+    def generate_stream(self, request: GenRequest) -> AsyncGenerator[Generation, None]:
+        """Generate and give what there is, again and again; the last one has a prompt."""
+
+    @abstractmethod
+    async def select(self, prompt: Prompt, choices: Sequence[str], method: ChoicesMethod) -> Selection:
+        """Score the choices as continuations of the prompt and pick one."""
+
+    @abstractmethod
+    async def commit(self, prompt: Prompt) -> Prompt:
+        """Put the prompt into the prefix cache; the same prompt comes back, with what is known of it now."""
+
+    @abstractmethod
+    async def role_affixes(self, messages: Sequence[Message], role: str) -> RoleAffixes:
+        """The text around a message of this role that follows these messages."""
+
+    @abstractmethod
+    async def flush_cache(self) -> bool:
+        """Empty the prefix cache; False, and a warning, where the server refused."""
+
+    @abstractmethod
+    async def get_server_info(self) -> dict[str, Any]:
+        """The server's configuration and counters."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Give back connections and processes.  Calling it twice does no harm."""

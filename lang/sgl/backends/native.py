@@ -1,0 +1,188 @@
+"""NativeBackend: the client side of the native protocol (docs/protocol.md), over any transport.
+
+Token ids cross the border: what the server has made of a text or generated goes back to it as ids.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from sgl.backends.base import Backend, Generation, GenRequest, Message, Prompt, RoleAffixes, Selection
+from sgl.backends.choice_scoring import ChoiceScorer
+from sgl.backends.payload import error_from_reply, new_rid, prompt_fields
+from sgl.choices import ChoicesMethod, choice_probabilities
+from sgl.errors import BackendError
+
+logger = logging.getLogger(__name__)
+
+PLAIN_AFFIXES = {
+    "system": RoleAffixes("SYSTEM: ", "\n"),
+    "user": RoleAffixes("USER: ", "\n"),
+    "assistant": RoleAffixes("ASSISTANT: ", "\n"),
+}
+
+
+@runtime_checkable
+class Transport(Protocol):
+    """What carries payloads to a server; an `Engine` is one as it stands."""
+
+    async def call(self, path: str, payload: dict[str, Any]) -> Any:
+        """Send a payload to a path of the protocol and return the reply."""
+
+    def stream(self, path: str, payload: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Send a payload and give the events of the reply."""
+
+
+class NativeBackend(Backend):
+    """Speaks the native protocol.
+
+    Args:
+        transport: Carries the payloads.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._affixes: dict[tuple[str, ...], RoleAffixes] = {}
+        self._model_info: dict[str, Any] | None = None
+        self._is_warned = False
+        self._aborts: set[asyncio.Task[Any]] = set()
+
+    async def generate(self, request: GenRequest) -> Generation:
+        """See `Backend`."""
+        payload = _generate_payload(request)
+        reply = await self._call(payload)
+        return _generation(reply, request.prompt, payload)
+
+    async def generate_stream(self, request: GenRequest) -> AsyncGenerator[Generation, None]:
+        """See `Backend`."""
+        payload = {**_generate_payload(request), "stream": True}
+        ended = False
+        try:
+            async for event in self._transport.stream("/generate", payload):
+                generation = _generation(event, request.prompt, payload)
+                ended = generation.prompt is not None
+                yield generation
+        except (asyncio.CancelledError, GeneratorExit):
+            self._abort([payload["rid"]])
+            raise
+        if not ended:
+            raise BackendError("the stream of /generate ended before the output was complete")
+
+    async def select(self, prompt: Prompt, choices: Sequence[str], method: ChoicesMethod) -> Selection:
+        """See `Backend`."""
+        if prompt.pending and prompt.pending_ids is None:
+            prompt = await self.commit(prompt)
+        scorer = ChoiceScorer(self._call)
+        scored, metas = await scorer.score(prompt, choices, needs_unconditional=method.needs_unconditional)
+        decision = method(scored)
+        meta = {
+            "choices": list(choices),
+            "scores": decision.scores,
+            "probabilities": choice_probabilities(scored),
+            "input_token_logprobs": [[list(token) for token in choice.tokens] for choice in scored],
+            "prompt_tokens": sum(item["prompt_tokens"] for item in metas),
+            "completion_tokens": 0,
+            "cached_tokens": sum(item["cached_tokens"] for item in metas),
+            "requests": metas,
+            **decision.details,
+        }
+        if method.needs_unconditional:
+            meta["unconditional_token_logprobs"] = [list(choice.unconditional or ()) for choice in scored]
+        return Selection(index=decision.index, meta=meta)
+
+    async def commit(self, prompt: Prompt) -> Prompt:
+        """See `Backend`."""
+        reply = await self._call({**prompt_fields(prompt), "sampling_params": {"max_new_tokens": 0}, "rid": new_rid()})
+        _check_finished(reply)
+        return Prompt(prompt.ids, prompt.pending, tuple(reply.get("text_ids", ())))
+
+    async def role_affixes(self, messages: Sequence[Message], role: str) -> RoleAffixes:
+        """See `Backend`.  Kept by the roles so far: a template puts the same text around the same roles."""
+        if not await self._has_chat_template():
+            return PLAIN_AFFIXES[role]
+        key = (*(message["role"] for message in messages), role)
+        if key not in self._affixes:
+            reply = await self._transport.call("/role_affixes", {"messages": list(messages), "role": role})
+            self._affixes[key] = RoleAffixes(reply["prefix"], reply["suffix"])
+        return self._affixes[key]
+
+    async def flush_cache(self) -> bool:
+        """See `Backend`."""
+        reply = await self._transport.call("/flush_cache", {})
+        if not reply["success"]:
+            logger.warning("the prefix cache was not flushed: %s", reply["message"])
+        return bool(reply["success"])
+
+    async def get_server_info(self) -> dict[str, Any]:
+        """See `Backend`."""
+        info: dict[str, Any] = await self._transport.call("/get_server_info", {})
+        return info
+
+    async def get_model_info(self) -> dict[str, Any]:
+        """What the server says of its model, asked for once."""
+        if self._model_info is None:
+            self._model_info = await self._transport.call("/get_model_info", {})
+        return dict(self._model_info or {})
+
+    async def aclose(self) -> None:
+        """See `Backend`.  Waits for aborts that are on their way."""
+        await asyncio.gather(*self._aborts, return_exceptions=True)
+
+    async def _call(self, payload: dict[str, Any]) -> Any:
+        try:
+            return await self._transport.call("/generate", payload)
+        except asyncio.CancelledError:
+            rid = payload["rid"]
+            self._abort(rid if isinstance(rid, list) else [rid])
+            raise
+
+    def _abort(self, rids: list[str]) -> None:
+        # The caller is being cancelled, so nobody waits for this: the task ends by itself, aclose() sees it off.
+        for rid in rids:
+            task = asyncio.ensure_future(self._transport.call("/abort_request", {"rid": rid}))
+            self._aborts.add(task)
+            task.add_done_callback(self._forget_abort)
+
+    def _forget_abort(self, task: "asyncio.Task[Any]") -> None:
+        self._aborts.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.debug("abort failed: %s", task.exception())
+
+    async def _has_chat_template(self) -> bool:
+        info = await self.get_model_info()
+        if not info["has_chat_template"] and not self._is_warned:
+            self._is_warned = True
+            logger.warning(
+                "model %s has no chat template: roles are written as plain SYSTEM:, USER: and ASSISTANT: lines, "
+                "which it was probably not trained on",
+                info["model_path"],
+            )
+        return bool(info["has_chat_template"])
+
+
+def _generate_payload(request: GenRequest) -> dict[str, Any]:
+    sampling = request.sampling.to_protocol()
+    if request.constraint is not None:
+        sampling[request.constraint.kind] = request.constraint.text
+    payload = {**prompt_fields(request.prompt), "sampling_params": sampling, "rid": new_rid()}
+    if request.sampling.return_logprob:
+        payload.update(return_logprob=True, return_text_in_logprobs=True)
+    return payload
+
+
+def _generation(reply: dict[str, Any], prompt: Prompt, payload: dict[str, Any]) -> Generation:
+    if "error" in reply:
+        raise error_from_reply(reply, status=None)
+    meta = {**reply["meta_info"], "sampling_params": payload["sampling_params"]}
+    if meta["finish_reason"] is None:
+        return Generation(text=reply["text"], meta=meta, prompt=None)
+    _check_finished(reply)
+    ids = (*prompt.ids, *reply.get("text_ids", ()), *reply["text_output_ids"])
+    return Generation(text=reply["text"], meta=meta, prompt=Prompt(ids, reply["text_output_tail"]))
+
+
+def _check_finished(reply: dict[str, Any]) -> None:
+    reason = reply["meta_info"]["finish_reason"]
+    if reason["type"] == "abort":
+        raise BackendError(f"the request was aborted: {reason.get('message')}", status=499, code="aborted")

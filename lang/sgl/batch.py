@@ -1,0 +1,147 @@
+"""BatchRun: runs a program for many items in a bounded pool of threads."""
+
+import contextlib
+import contextvars
+import os
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sgl.errors import reject
+from sgl.program_run import ProgramRun
+from sgl.program_state import ProgramState
+
+MAX_THREADS = 4096
+
+
+@dataclass(frozen=True)
+class BatchFailure:
+    """What `run_batch(on_error="collect")` gives in the place of an item that failed.
+
+    Attributes:
+        index: Place of the item in the batch.
+        error: What the body raised, or the `ProgramError` of the state.
+        traceback: The error with its causes, as Python prints it.
+        state: The state as far as it got.
+    """
+
+    index: int
+    error: BaseException
+    traceback: str
+    state: ProgramState
+
+
+class BatchRun:
+    """Runs the items of one batch.
+
+    Args:
+        make_run: Makes the run of an item, by index; called once for each.
+        num_items: How many items.
+        num_threads: Most items that run at a time; "auto" takes 16 for each core, at least 96.
+        on_error: "raise" or "collect".
+        title: Title of a progress bar; None for no bar.
+    """
+
+    def __init__(
+        self,
+        *,
+        make_run: Callable[[int], ProgramRun],
+        num_items: int,
+        num_threads: int | Literal["auto"],
+        on_error: Literal["raise", "collect"],
+        title: str | None,
+    ) -> None:
+        if on_error not in ("raise", "collect"):
+            raise reject("on_error", on_error, "'raise' or 'collect'")
+        self._make_run = make_run
+        self._num_items = num_items
+        self._window = min(_check_num_threads(num_threads), max(num_items, 1))
+        self._on_error = on_error
+        self._title = title
+        self._lock = threading.Lock()
+        self._running: dict[int, ProgramRun] = {}
+        self._first_failure: BatchFailure | None = None
+        self._is_stopped = False
+
+    def results(self) -> "Generator[ProgramState | BatchFailure, None, None]":
+        """Give what came of the items, in order.
+
+        No item starts more than `num_threads` places ahead of the one that is asked for.  Closing the generator cancels
+        what runs.
+        """
+        futures: deque[Future[ProgramState | BatchFailure | None]] = deque()
+        next_index = 0
+        with contextlib.ExitStack() as stack:
+            pool = ThreadPoolExecutor(self._window, thread_name_prefix="sgl-batch")
+            stack.callback(pool.shutdown, wait=True, cancel_futures=True)
+            stack.callback(self._stop)
+            advance = stack.enter_context(self._progress_bar())
+            for index in range(self._num_items):
+                while next_index < min(self._num_items, index + self._window):
+                    # A copy for each item: a context runs in one thread at a time.
+                    futures.append(pool.submit(contextvars.copy_context().run, self._run_item, next_index))
+                    futures[-1].add_done_callback(advance)
+                    next_index += 1
+                outcome = futures.popleft().result()
+                if self._on_error == "raise" and self._first_failure is not None:
+                    self._first_failure.error.add_note(f"in item {self._first_failure.index} of the batch")
+                    raise self._first_failure.error
+                assert outcome is not None, "an item is left out only after a failure"
+                yield outcome
+
+    def _run_item(self, index: int) -> ProgramState | BatchFailure | None:
+        """Run one item to its end; None if the batch has stopped."""
+        with self._lock:
+            if self._is_stopped:
+                return None
+            run = self._running[index] = self._make_run(index)
+        error: BaseException | None = None
+        try:
+            run.run_body()
+            error = run.state.error()
+        except Exception as raised:
+            error = raised
+        with self._lock:
+            del self._running[index]
+        if error is None:
+            return run.state
+        failure = BatchFailure(index, error, "".join(traceback.format_exception(error)), run.state)
+        if self._on_error == "raise":
+            self._stop(failure)
+        return failure
+
+    def _stop(self, failure: BatchFailure | None = None) -> None:
+        """Start no more items and cancel those that run."""
+        with self._lock:
+            if not self._is_stopped:
+                self._is_stopped = True
+                self._first_failure = failure
+            running = list(self._running.values())
+        for run in running:
+            run.cancel()
+
+    @contextlib.contextmanager
+    def _progress_bar(self) -> "Generator[Callable[[Any], None], None, None]":
+        """A function to call after each item, and the bar around it."""
+        if self._title is None:
+            yield lambda _: None
+            return
+        # Imported here: programs without a progress bar do not pay for loading it.
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns) as progress:
+            task = progress.add_task(self._title, total=self._num_items)
+            yield lambda _: progress.advance(task)
+
+
+def _check_num_threads(num_threads: Any) -> int:
+    if num_threads == "auto":
+        return max(96, 16 * (os.cpu_count() or 1))
+    if isinstance(num_threads, bool) or not isinstance(num_threads, int) or not 1 <= num_threads <= MAX_THREADS:
+        raise reject("num_threads", num_threads, f"'auto' or an integer from 1 to {MAX_THREADS}")
+    return num_threads

@@ -1,0 +1,61 @@
+"""The backend that programs use when none is named.
+
+Set in a context (a task, a thread with a copied context) it holds there; elsewhere the latest one set anywhere holds,
+so threads and notebook cells that start with an empty context find it too.
+"""
+
+from contextvars import ContextVar
+from typing import Any
+
+from sgl.backends.base import Backend
+from sgl.backends.engine import EngineBackend
+from sgl.backends.launch import Runtime
+from sgl.backends.native import Transport
+from sgl.errors import SglError, reject
+
+
+class _Latest:
+    """The backend set last, in any context."""
+
+    backend: Backend | None = None
+
+
+_latest = _Latest()
+_default_backend: ContextVar[Backend | None] = ContextVar("sgl_default_backend", default=None)
+
+
+def set_default_backend(backend: Any) -> None:
+    """Use this backend for programs that are run without `backend=`.
+
+    Args:
+        backend: A backend, a `Runtime`, or an `Engine` of this process.
+    """
+    checked = as_backend(backend)
+    _default_backend.set(checked)
+    _latest.backend = checked
+
+
+def resolve_backend(backend: Any | None) -> Backend:
+    """The backend given, or the default one.
+
+    Raises:
+        SglError: none is given and none was set.
+        ArgumentError: the object is no backend.
+    """
+    if backend is not None:
+        return as_backend(backend)
+    default = _default_backend.get() or _latest.backend
+    if default is None:
+        raise SglError("no backend: call sgl.set_default_backend(...), or pass backend=... to run")
+    return default
+
+
+def as_backend(backend: Any) -> Backend:
+    """A backend from what users hold: a backend, a `Runtime`, or an engine, which is wrapped."""
+    if isinstance(backend, Backend):
+        return backend
+    if isinstance(backend, Runtime):
+        return backend.endpoint
+    if isinstance(backend, Transport):
+        return EngineBackend(backend)
+    raise reject("backend", backend, "a backend such as RuntimeEndpoint, a Runtime, or an Engine")

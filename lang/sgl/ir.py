@@ -1,0 +1,139 @@
+"""The nodes of a program: what `gen`, `select` and the roles build and `s += ...` takes apart.
+
+Nodes are immutable: one expression can be appended to many states.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sgl.choices import ChoicesMethod
+from sgl.constraints import Constraint
+from sgl.errors import ArgumentError
+from sgl.sampling import SamplingParams
+
+Role = Literal["system", "user", "assistant"]
+
+
+class Expr:
+    """Anything but plain text that can be appended to a state; `+` puts two behind each other."""
+
+    def __add__(self, other: Any) -> "Concat":
+        return Concat((*flatten(self), *flatten(other)))
+
+    def __format__(self, spec: str) -> str:
+        raise ArgumentError("an expression stands inside an f-string; append it with +, as in 'text' + gen(...)")
+
+    def __radd__(self, other: Any) -> "Concat":
+        return Concat((*flatten(other), *flatten(self)))
+
+
+@dataclass(frozen=True)
+class Text(Expr):
+    """Constant text."""
+
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gen(Expr):
+    """A call of the model.
+
+    Attributes:
+        name: Variable that gets the output; None when nobody reads it.
+        sampling: What this gen says; the rest comes from `run`.
+        constraint: What the output must match.
+        source: `file:line` where the expression was built.
+    """
+
+    name: str | None
+    sampling: SamplingParams
+    constraint: Constraint | None = None
+    source: str = field(compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select(Expr):
+    """A pick among choices by likelihood.
+
+    Attributes:
+        name: Variable that gets the picked choice.
+        choices: At least one, distinct, none empty.
+        method: How scores become a pick.
+        source: `file:line` where the expression was built.
+    """
+
+    name: str | None
+    choices: tuple[str, ...]
+    method: ChoicesMethod
+    source: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class RoleBegin(Expr):
+    """Opens a message of a role."""
+
+    role: Role
+
+
+@dataclass(frozen=True)
+class RoleEnd(Expr):
+    """Closes the open message."""
+
+    role: Role
+
+
+Node = Text | Gen | Select | RoleBegin | RoleEnd
+
+
+@dataclass(frozen=True)
+class Concat(Expr):
+    """Nodes behind each other."""
+
+    parts: tuple[Node, ...]
+
+
+def flatten(value: Any) -> Sequence[Node]:
+    """The nodes of a text or an expression, in order.
+
+    Raises:
+        ArgumentError: the value is neither.
+    """
+    if isinstance(value, str):
+        return (Text(value),) if value else ()
+    if isinstance(value, Concat):
+        return value.parts
+    if isinstance(value, Text | Gen | Select | RoleBegin | RoleEnd):
+        return (value,)
+    hint = "; convert it with str(...)" if isinstance(value, int | float) else ""
+    raise ArgumentError(
+        f"cannot append {value!r} of type {type(value).__name__}; append text or an expression such as gen(...){hint}"
+    )
+
+
+def role_after(nodes: Sequence[Node], open_role: str | None) -> str | None:
+    """The role that is open behind these nodes, given the one that is open before.
+
+    Raises:
+        ArgumentError: a role begins inside another, or ends where it is not open.
+    """
+    for node in nodes:
+        if isinstance(node, RoleBegin):
+            if open_role is not None:
+                raise ArgumentError(f"role {node.role!r} begins while role {open_role!r} is open; end that first")
+            open_role = node.role
+        elif isinstance(node, RoleEnd):
+            if open_role != node.role:
+                state = "no role is" if open_role is None else f"role {open_role!r} is"
+                raise ArgumentError(f"role {node.role!r} ends while {state} open")
+            open_role = None
+    return open_role
+
+
+def caller_source() -> str:
+    """`file:line` of the nearest caller outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "sgl":
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,0 +1,148 @@
+"""SamplingParams: how a gen samples and when it stops.  None means "not said here".
+
+What `gen` says wins over what `run` says, which wins over `RUN_DEFAULTS`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sgl.errors import reject
+
+MAX_TOKENS_LIMIT = 2**31 - 1
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParams:
+    """Sampling settings; build one from user values with `check_sampling`.
+
+    Attributes:
+        max_new_tokens: Limit on generated tokens.
+        stop: Strings that end the output; the match is cut off.
+        stop_token_ids: Token ids that end the output.
+        temperature: 0 picks the most likely token.
+        top_p, top_k, min_p: Filters on the distribution; 1.0, -1 and 0.0 turn them off.
+        seed: Makes draws repeatable.
+        ignore_eos: Go on after the end-of-sequence token.
+        return_logprob: Put the log probabilities of the output into the meta info.
+    """
+
+    max_new_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+    stop_token_ids: tuple[int, ...] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    ignore_eos: bool | None = None
+    return_logprob: bool | None = None
+
+    def over(self, base: "SamplingParams") -> "SamplingParams":
+        """These settings where they say something, those of `base` elsewhere."""
+        return SamplingParams(**{**base.given(), **self.given()})
+
+    def given(self) -> dict[str, Any]:
+        """The settings that say something."""
+        values = {name: self.__dict__[name] for name in SAMPLING_FIELDS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def to_protocol(self) -> dict[str, Any]:
+        """The `sampling_params` object of a native request (without `return_logprob`, a field of the request)."""
+        payload = {name: list(value) if isinstance(value, tuple) else value for name, value in self.given().items()}
+        payload.pop("return_logprob", None)
+        if "seed" in payload:
+            payload["sampling_seed"] = payload.pop("seed")
+        return payload
+
+
+SAMPLING_FIELDS = tuple(field.name for field in fields(SamplingParams))
+
+RUN_DEFAULTS = SamplingParams(
+    max_new_tokens=128,
+    stop=(),
+    stop_token_ids=(),
+    temperature=1.0,
+    top_p=1.0,
+    top_k=-1,
+    min_p=0.0,
+    ignore_eos=False,
+    return_logprob=False,
+)
+
+
+def check_sampling(values: Mapping[str, Any], *, shown_as: Mapping[str, str] | None = None) -> SamplingParams:
+    """Check user values and build the record; the caller's lists are copied, never kept.
+
+    Args:
+        values: Field names to values; None means not said.
+        shown_as: Names for errors, where the user knows a field by another one.
+
+    Raises:
+        ArgumentError: a value has the wrong type or is out of range.
+    """
+    shown = shown_as or {}
+    checked = {name: _CHECKS[name](shown.get(name, name), value) for name, value in values.items() if value is not None}
+    return SamplingParams(**checked)
+
+
+Check = Callable[[str, Any], Any]
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _integer(low: int, high: int, *, also: int | None = None) -> Check:
+    allowed = f"an integer from {low} to {high}" + ("" if also is None else f", or {also}")
+
+    def check(name: str, value: Any) -> int:
+        if not _is_int(value) or not (low <= value <= high or value == also):
+            raise reject(name, value, allowed)
+        return int(value)
+
+    return check
+
+
+def _number(allowed: str, accept: Callable[[float], bool]) -> Check:
+    def check(name: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not accept(float(value)):
+            raise reject(name, value, allowed)
+        return float(value)
+
+    return check
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise reject(name, value, "True or False")
+    return value
+
+
+def _stops(name: str, value: Any) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
+        raise reject(name, value, "a non-empty string or a list of non-empty strings")
+    return tuple(items)
+
+
+def _token_ids(name: str, value: Any) -> tuple[int, ...]:
+    items = [value] if _is_int(value) else value
+    if not isinstance(items, list | tuple) or not all(_is_int(item) and item >= 0 for item in items):
+        raise reject(name, value, "a token id or a list of token ids")
+    return tuple(items)
+
+
+_CHECKS: dict[str, Check] = {
+    "max_new_tokens": _integer(0, MAX_TOKENS_LIMIT),
+    "stop": _stops,
+    "stop_token_ids": _token_ids,
+    "temperature": _number("a number from 0 to 100", lambda x: 0.0 <= x <= 100.0),
+    "top_p": _number("a number above 0, at most 1", lambda x: 0.0 < x <= 1.0),
+    "top_k": _integer(1, MAX_TOKENS_LIMIT, also=-1),
+    "min_p": _number("a number from 0 to 1", lambda x: 0.0 <= x <= 1.0),
+    "seed": _integer(0, MAX_SEED),
+    "ignore_eos": _boolean,
+    "return_logprob": _boolean,
+}

@@ -1,0 +1,99 @@
+"""Batch and StepOutput: the plain host records that cross the seam between scheduler and device.
+
+A Batch is complete when it is built and holds no Req; the device half never asks back.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingBatch:
+    """Sampling settings by row, each of shape (B,).
+
+    Attributes:
+        temperatures: float32; 0 takes the most likely token.
+        top_ps, min_ps: float32; 1 and 0 are off.
+        top_ks: int32; -1 is off.
+        uniforms: float64 in [0, 1): the random number that the row's draw uses.
+    """
+
+    temperatures: NDArray[np.float32]
+    top_ps: NDArray[np.float32]
+    top_ks: IntArray
+    min_ps: NDArray[np.float32]
+    uniforms: NDArray[np.float64]
+
+    def select(self, rows: NDArray[np.bool_]) -> "SamplingBatch":
+        """The settings of some rows, chosen by a (B,) bool array."""
+        return SamplingBatch(
+            temperatures=self.temperatures[rows],
+            top_ps=self.top_ps[rows],
+            top_ks=self.top_ks[rows],
+            min_ps=self.min_ps[rows],
+            uniforms=self.uniforms[rows],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Plan of one pass over B requests with T new tokens in all.
+
+    Attributes:
+        kind: "extend" (several new tokens a row) or "decode" (one each).
+        row_ids: (B,) rows of the slot table.
+        prefix_lens: (B,) positions whose keys and values are already in the pool.
+        extend_lens: (B,) new tokens of each row; they lie one after another in `input_ids`.
+        input_ids: (T,) int64 token ids.
+        slot_ids: (T,) slot of each new token.
+        prefix_slots: For each row the slots of its first positions that the device's slot table does not hold yet
+            (a row that joins the batch); empty for rows that go on.
+        samples: (B,) bool, whether the row's next token is drawn.
+        sampling: Settings of all rows, used where `samples`.
+        wants_logprob: (B,) bool, whether the log probability of the drawn token is wanted.
+        logprob_starts: (B,) first new token (index within the row's extend) whose log probability given what precedes
+            it is wanted, -1 for none; never 0 unless the row has no prefix, in which case entry 0 is not defined.
+    """
+
+    kind: Literal["extend", "decode"]
+    row_ids: IntArray
+    prefix_lens: IntArray
+    extend_lens: IntArray
+    input_ids: NDArray[np.int64]
+    slot_ids: IntArray
+    prefix_slots: tuple[IntArray, ...]
+    samples: NDArray[np.bool_]
+    sampling: SamplingBatch
+    wants_logprob: NDArray[np.bool_]
+    logprob_starts: IntArray
+
+    @property
+    def size(self) -> int:
+        """B."""
+        return len(self.row_ids)
+
+    @property
+    def context_lens(self) -> IntArray:
+        """(B,) positions in the pool once this pass is done."""
+        return self.prefix_lens + self.extend_lens
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepOutput:
+    """What one pass gave.
+
+    Attributes:
+        token_ids: (B,) int64 drawn tokens, -1 where nothing was drawn.
+        logprobs: (B,) float32 natural log probability of the drawn tokens under the plain softmax; NaN: not wanted.
+        input_logprobs: For each row None, or float32 log probabilities of its new tokens from logprob_starts on; the
+            entry of a token at position 0 is NaN.
+    """
+
+    token_ids: NDArray[np.int64]
+    logprobs: NDArray[np.float32]
+    input_logprobs: tuple[NDArray[np.float32] | None, ...]

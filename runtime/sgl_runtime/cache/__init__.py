@@ -1,0 +1,1 @@
+"""Which slots hold which tokens; torch-free."""

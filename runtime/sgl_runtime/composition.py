@@ -1,0 +1,153 @@
+"""The composition root of the model side: builds tokenizer and scheduler from a RuntimeConfig."""
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sgl_runtime.cache.cache_pools import CachePools
+from sgl_runtime.cache.no_cache import NoCache
+from sgl_runtime.cache.radix_cache import RadixCache
+from sgl_runtime.cache.req_to_token_pool import ReqToTokenPool
+from sgl_runtime.cache.slot_allocator import SlotAllocator
+from sgl_runtime.config import RuntimeConfig
+from sgl_runtime.executor.base import Executor
+from sgl_runtime.grammar.base import GrammarVocabulary
+from sgl_runtime.grammar.compiler import GrammarCompiler
+from sgl_runtime.model_store.model_source import ModelSource
+from sgl_runtime.scheduler.batch_planner import BatchPlanner
+from sgl_runtime.scheduler.grammar_queue import GrammarQueue
+from sgl_runtime.scheduler.result_applier import ResultApplier
+from sgl_runtime.scheduler.scheduler import Scheduler
+from sgl_runtime.scheduler.slot_ledger import SlotLedger
+from sgl_runtime.scheduler.stop_checker import StopChecker
+from sgl_runtime.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from sgl_runtime.tokenizer.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelHost:
+    """A model's host side: files, tokenizer, end-of-sequence ids; torch-free."""
+
+    source: ModelSource
+    tokenizer: Tokenizer
+
+    @classmethod
+    def open(cls, config: RuntimeConfig) -> "ModelHost":
+        """Find the model and load its tokenizer.
+
+        Raises:
+            ModelLoadError: it cannot be found or read.
+        """
+        source = ModelSource.open(config.model)
+        tokenizer = load_tokenizer(
+            source, tokenizer_path=config.model.tokenizer_path, chat_template=config.server.chat_template
+        )
+        return cls(source, tokenizer)
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """Ids that end an output: the model's and the tokenizer's."""
+        own = self.tokenizer.eos_id
+        return self.source.config.eos_ids | (frozenset() if own is None else frozenset([own]))
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of logits, V."""
+        return self.source.config.vocab_size
+
+
+@dataclass(frozen=True)
+class SchedulerParts:
+    """A scheduler ready to serve.
+
+    Attributes:
+        scheduler: The scheduler.
+        facts: What the API must know: context_length (tokens of prompt and output together), max_total_tokens,
+            weight_dtype, device, attention_backend.
+    """
+
+    scheduler: Scheduler
+    facts: dict[str, Any]
+
+
+def build_scheduler(config: RuntimeConfig, host: ModelHost) -> SchedulerParts:
+    """Load the weights and build the scheduler around them.
+
+    Raises:
+        ConfigError, ModelLoadError: an option or the model is at fault.
+    """
+    # Imported here: the processes without tensors must not load torch.
+    from sgl_runtime.executor.local import LocalExecutor
+    from sgl_runtime.model_runner.build import build_model
+
+    begin = time.monotonic()
+    built = build_model(config, host.source)
+    logger.info("model loaded seconds=%.2f slots=%d", time.monotonic() - begin, built.num_slots)
+    facts = {
+        "context_length": built.context_length,
+        "max_total_tokens": built.num_slots,
+        "weight_dtype": built.weight_dtype,
+        "device": config.device.device,
+        "attention_backend": built.attention_backend,
+    }
+    resolved = replace(config, cache=replace(config.cache, max_total_tokens=built.num_slots))
+    scheduler = assemble_scheduler(
+        resolved,
+        LocalExecutor(built.runner),
+        vocabulary=host.tokenizer.vocabulary,
+        eos_ids=host.eos_ids,
+        num_logits=host.vocab_size,
+        context_length=built.context_length,
+    )
+    return SchedulerParts(scheduler, facts)
+
+
+def assemble_scheduler(
+    config: RuntimeConfig,
+    executor: Executor,
+    *,
+    vocabulary: Vocabulary,
+    eos_ids: frozenset[int],
+    num_logits: int,
+    context_length: int,
+) -> Scheduler:
+    """Put a scheduler together around an executor.
+
+    Args:
+        config: With `cache.max_total_tokens` resolved.
+        executor: Runs the passes.
+        vocabulary: Bytes of the tokens.
+        eos_ids: Ids that end an output.
+        num_logits: V.
+        context_length: Most tokens of prompt and output together.
+    """
+    assert config.cache.max_total_tokens is not None, "the number of slots is resolved before the scheduler is built"
+    pools = CachePools(
+        SlotAllocator(num_slots=config.cache.max_total_tokens),
+        ReqToTokenPool(num_rows=config.scheduler.max_running_requests, context_length=context_length),
+        NoCache() if config.cache.disable_radix_cache else RadixCache(),
+    )
+    ledger = SlotLedger(pools)
+    grammar_vocabulary = constrained_vocabulary(vocabulary, eos_ids=eos_ids, num_logits=num_logits)
+    grammars = GrammarQueue(GrammarCompiler(grammar_vocabulary, config.grammar), eos_ids=eos_ids)
+    return Scheduler(
+        executor=executor,
+        pools=pools,
+        planner=BatchPlanner(ledger, config.scheduler),
+        applier=ResultApplier(ledger, StopChecker(vocabulary, eos_ids=eos_ids), grammars),
+        grammars=grammars,
+        num_mask_words=grammar_vocabulary.num_mask_words,
+        random_seed=config.device.random_seed,
+    )
+
+
+def constrained_vocabulary(vocabulary: Vocabulary, *, eos_ids: frozenset[int], num_logits: int) -> GrammarVocabulary:
+    """The vocabulary as constraints see it: no special, unused or end-of-sequence token adds text."""
+    never = vocabulary.special_ids | eos_ids
+    entries = [
+        None if index in never or not raw else raw for index, raw in enumerate(vocabulary.token_bytes[:num_logits])
+    ]
+    return GrammarVocabulary(entries, eos_ids, num_logits)

@@ -1,0 +1,225 @@
+"""Engine: the runtime inside the caller's process, with the same requests and replies as the server.
+
+The scheduler and the detokenizer share one thread, the TokenizerManager runs on an event loop in another.  No
+sockets, no child processes.
+"""
+
+import atexit
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from threading import Event, Thread
+from typing import Any
+
+from sgl_runtime.background_loop import BackgroundLoop
+from sgl_runtime.config_flags import build_config
+from sgl_runtime.detokenizer.detokenizer import Detokenizer
+from sgl_runtime.errors import OverloadedError, SglRuntimeError
+from sgl_runtime.factories import Factories
+from sgl_runtime.ipc.messages import DetokenizerOutput, Heartbeat, SchedulerInput, SchedulerOutput
+from sgl_runtime.ipc.thread_inbox import ThreadInbox
+from sgl_runtime.pulse import Pulse
+from sgl_runtime.scheduler_loop import SchedulerLoop
+from sgl_runtime.served_model import effective_settings, served_model_info
+from sgl_runtime.server.native_api import NativeApi
+from sgl_runtime.server.tokenizer_manager import TokenizerManager
+
+logger = logging.getLogger(__name__)
+
+
+class Engine:
+    """Generates text in this process.
+
+    Args:
+        model_path: `smollm2`, a folder, a `.gguf` file, or a hub id (owner/name).
+        factories: How the model's parts are built.
+        flags: Options by the names of the command line's flags, with underscores (`max_total_tokens=4096`).
+
+    Raises:
+        ConfigError: an option is unknown or wrong.
+        ModelLoadError: the model cannot be found or read.
+
+    Example:
+        >>> with Engine("smollm2") as engine:
+        ...     print(engine.generate("The capital of France is", {"max_new_tokens": 8})["text"])
+    """
+
+    def __init__(self, model_path: str, *, factories: Factories | None = None, **flags: Any) -> None:
+        config = build_config({"model_path": model_path, **flags})
+        factories = factories or Factories()
+        host = factories.build_host(config)
+        parts = factories.build_scheduler(config, host)
+        self._inbox: ThreadInbox[SchedulerInput] = ThreadInbox()
+        self._detokenizer = Detokenizer(host.tokenizer.vocabulary)
+        self._manager = TokenizerManager(
+            tokenizer=host.tokenizer,
+            model_info=served_model_info(config, host, parts.facts),
+            send=self._inbox.put,
+            max_live_requests=config.scheduler.max_live_requests,
+        )
+        self._api = NativeApi(self._manager, effective_settings(config, parts.facts))
+        self._background = BackgroundLoop("sgl api")
+        self._pulse = Pulse(self._deliver_heartbeat)
+        self._stopped = Event()
+        loop = SchedulerLoop(parts.scheduler, inbox=self._inbox, deliver=self._deliver, begin_turn=self._pulse.turn)
+        self._thread = Thread(target=self._run, args=(loop,), name="sgl scheduler", daemon=True)
+        self._pulse.start()
+        self._thread.start()
+        atexit.register(self.shutdown)
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.shutdown()
+
+    def generate(
+        self,
+        prompt: str | list[str] | None = None,
+        sampling_params: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
+        input_ids: list[int] | list[list[int]] | None = None,
+        return_logprob: bool = False,
+        logprob_start_len: int | None = None,
+        stream: bool = False,
+        rid: str | list[str] | None = None,
+    ) -> Any:
+        """Generate, and wait for it.
+
+        Args:
+            prompt: Text, or a list of texts for a batch.
+            sampling_params: As in docs/protocol.md; one object, or one for each prompt.
+            input_ids: Prompt as ids, instead of a text or in front of it.
+            return_logprob: Put log probabilities into `meta_info`.
+            logprob_start_len: First prompt position whose log probability is wanted.
+            stream: Return an iterator over the growing replies.
+            rid: Request id.
+
+        Returns:
+            The reply of `/generate`; for a batch a list of them; with `stream` an iterator.
+
+        Raises:
+            SglRuntimeError: the request is wrong or failed.
+        """
+        payload = _payload(prompt, sampling_params, input_ids, return_logprob, logprob_start_len, rid)
+        if stream:
+            return self._iterate(payload)
+        return self._call("/generate", payload)
+
+    async def async_generate(
+        self,
+        prompt: str | list[str] | None = None,
+        sampling_params: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
+        input_ids: list[int] | list[list[int]] | None = None,
+        return_logprob: bool = False,
+        logprob_start_len: int | None = None,
+        stream: bool = False,
+        rid: str | list[str] | None = None,
+    ) -> Any:
+        """`generate` for use in any event loop; with `stream` the result is an async iterator."""
+        payload = _payload(prompt, sampling_params, input_ids, return_logprob, logprob_start_len, rid)
+        if stream:
+            return self.stream("/generate", payload)
+        return await self.call("/generate", payload)
+
+    async def call(self, path: str, payload: Any = None) -> Any:
+        """The reply of a path of docs/protocol.md, from any event loop.
+
+        Raises:
+            SglRuntimeError: the payload is wrong, or the request failed.
+        """
+        self._check_open()
+        return await self._background.await_result(self._api.call(path, payload))
+
+    async def stream(self, path: str, payload: Any) -> AsyncIterator[dict[str, Any]]:
+        """The growing replies of `/generate`, in any event loop.
+
+        Raises:
+            SglRuntimeError: the payload is wrong, or the request failed.
+        """
+        self._check_open()
+        async for reply in self._background.iterate(self._api.stream(path, payload)):
+            yield reply
+
+    def flush_cache(self) -> dict[str, Any]:
+        """Empty the prefix cache; refused while requests run."""
+        reply: dict[str, Any] = self._call("/flush_cache")
+        return reply
+
+    def get_server_info(self) -> dict[str, Any]:
+        """The effective configuration and the scheduler's counters."""
+        reply: dict[str, Any] = self._call("/get_server_info")
+        return reply
+
+    def get_model_info(self) -> dict[str, Any]:
+        """Facts of the served model."""
+        reply: dict[str, Any] = self._call("/get_model_info")
+        return reply
+
+    def tokenize(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """Ids of a text."""
+        tokens: list[int] = self._call("/tokenize", {"text": text, "add_special_tokens": add_special_tokens})["tokens"]
+        return tokens
+
+    def abort(self, rid: str) -> list[str]:
+        """End a request; the ids of those that were live."""
+        aborted: list[str] = self._call("/abort_request", {"rid": rid})["aborted"]
+        return aborted
+
+    def shutdown(self) -> None:
+        """End every request and both threads; a second call does nothing."""
+        if self._stopped.is_set():
+            return
+        atexit.unregister(self.shutdown)
+        self._background.result(self._manager.drain(grace_s=0.0))
+        self._stopped.set()
+        self._inbox.wake()
+        self._thread.join()
+        self._pulse.stop()
+        self._background.close()
+
+    def _call(self, path: str, payload: Any = None) -> Any:
+        self._check_open()
+        return self._background.result(self._api.call(path, payload))
+
+    def _iterate(self, payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        self._check_open()
+        return self._background.iterate_blocking(self._api.stream("/generate", payload))
+
+    def _check_open(self) -> None:
+        if self._stopped.is_set():
+            raise OverloadedError("the engine was shut down")
+
+    def _run(self, loop: SchedulerLoop) -> None:
+        try:
+            loop.run(self._stopped.is_set)
+        except BaseException as error:
+            logger.exception("scheduler thread failed")
+            cause = SglRuntimeError(f"the scheduler failed: {type(error).__name__}: {error}")
+            self._background.call_soon(self._manager.fail_all, cause)
+
+    def _deliver(self, messages: list[SchedulerOutput]) -> None:
+        outputs: list[DetokenizerOutput] = []
+        for message in messages:
+            outputs.extend(self._detokenizer.accept(message))
+        if outputs:
+            self._background.call_soon(self._manager.deliver, outputs)
+
+    def _deliver_heartbeat(self, heartbeat: Heartbeat) -> None:
+        self._background.call_soon(self._manager.deliver, [heartbeat])
+
+
+def _payload(
+    prompt: str | list[str] | None,
+    sampling_params: dict[str, Any] | Sequence[dict[str, Any]] | None,
+    input_ids: list[int] | list[list[int]] | None,
+    return_logprob: bool,
+    logprob_start_len: int | None,
+    rid: str | list[str] | None,
+) -> dict[str, Any]:
+    return {
+        "text": prompt,
+        "sampling_params": sampling_params,
+        "input_ids": input_ids,
+        "return_logprob": return_logprob,
+        "logprob_start_len": logprob_start_len,
+        "rid": rid,
+    }

@@ -1,0 +1,43 @@
+"""ForwardBatch: a Batch as the tensors of one pass."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from sgl_runtime.batch import Batch
+from sgl_runtime.device.base import Device
+
+
+@dataclass(frozen=True)
+class ForwardBatch:
+    """Device tensors of one pass, complete on construction.
+
+    Attributes:
+        batch: The host plan.
+        input_ids: (T,) int64.
+        positions: (T,) int64, position of each new token in its request.
+        slot_ids: (T,) int64, slot of each new token.
+    """
+
+    batch: Batch
+    input_ids: Tensor
+    positions: Tensor
+    slot_ids: Tensor
+
+    @classmethod
+    def from_batch(cls, batch: Batch, device: Device) -> "ForwardBatch":
+        """Move a plan to the device."""
+        return cls(
+            batch=batch,
+            input_ids=device.to_device(batch.input_ids),
+            positions=device.to_device(new_positions(batch)),
+            slot_ids=device.to_device(batch.slot_ids.astype(np.int64)),
+        )
+
+
+def new_positions(batch: Batch) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """(T,) int64 positions of the new tokens of all rows."""
+    starts = np.cumsum(batch.extend_lens) - batch.extend_lens
+    offsets = np.repeat(batch.prefix_lens - starts, batch.extend_lens)
+    return np.arange(len(batch.input_ids), dtype=np.int64) + offsets

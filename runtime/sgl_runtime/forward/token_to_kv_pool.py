@@ -1,0 +1,44 @@
+"""TokenToKVPool: keys and values by layer and slot."""
+
+import torch
+from torch import Tensor
+
+from sgl_runtime.model_store.model_config import ModelConfig
+
+
+class TokenToKVPool:
+    """Keys and values of every cached token.
+
+    Args:
+        config: Shapes.
+        num_slots: Tokens that fit.
+        dtype: Type of the entries.
+        device: Where they live.
+    """
+
+    def __init__(self, config: ModelConfig, *, num_slots: int, dtype: torch.dtype, device: torch.device) -> None:
+        shape = (config.num_layers, num_slots, config.num_kv_heads, config.head_dim)
+        self._keys = torch.empty(shape, dtype=dtype, device=device)
+        self._values = torch.empty(shape, dtype=dtype, device=device)
+        self._by_layer = list(zip(self._keys.unbind(0), self._values.unbind(0), strict=True))
+
+    @staticmethod
+    def slot_bytes(config: ModelConfig, dtype: torch.dtype) -> int:
+        """Bytes of one token over all layers."""
+        return 2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.itemsize
+
+    def store(self, layer_id: int, slot_ids: Tensor, k: Tensor, v: Tensor) -> None:
+        """Write new entries.
+
+        Args:
+            layer_id: Which layer.
+            slot_ids: (T,) int64.
+            k, v: (T, G, D).
+        """
+        keys, values = self._by_layer[layer_id]
+        keys.index_copy_(0, slot_ids, k)
+        values.index_copy_(0, slot_ids, v)
+
+    def layer(self, layer_id: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of a layer, (slots, G, D) each."""
+        return self._by_layer[layer_id]

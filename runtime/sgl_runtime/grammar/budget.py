@@ -1,0 +1,52 @@
+"""Budget: how large an automaton may grow and how long one compilation may take.
+
+Every loop of a compilation that can grow spends from it, so that a compilation really stops.
+"""
+
+import time
+
+from sgl_runtime.errors import GrammarError
+
+_UNITS_BETWEEN_CLOCKS = 256
+
+
+class Budget:
+    """Limits of one compilation.
+
+    Args:
+        max_states: Most states of any automaton, final or in between.
+        timeout_s: Seconds from now after which the next `spend` refuses.
+    """
+
+    def __init__(self, *, max_states: int, timeout_s: float) -> None:
+        self.max_states = max_states
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        self._until_clock = _UNITS_BETWEEN_CLOCKS
+
+    def spend(self, units: int = 1) -> None:
+        """Note work done; now and then look at the clock and let other threads run.
+
+        Raises:
+            GrammarError: the time is over.
+        """
+        self._until_clock -= units
+        if self._until_clock > 0:
+            return
+        self._until_clock = _UNITS_BETWEEN_CLOCKS
+        # The decode loop shares the interpreter lock with a background compilation.
+        time.sleep(0)
+        if time.monotonic() > self._deadline:
+            raise GrammarError(f"compiling the grammar took longer than {self._timeout_s:g} seconds")
+
+    def check_states(self, num_states: int) -> None:
+        """Refuse an automaton that is too large.
+
+        Raises:
+            GrammarError: `num_states` is over the limit.
+        """
+        if num_states > self.max_states:
+            raise GrammarError(
+                f"the grammar needs {num_states} or more automaton states; at most {self.max_states} are allowed"
+                " (max_grammar_states): use smaller counts in repeats, lengths or numbers of items"
+            )

@@ -1,0 +1,148 @@
+"""GrammarCompiler: from what a request asks for to a Grammar, in the background, each spec once.
+
+Called by the scheduler when it accepts a request with a constraint.
+"""
+
+import itertools
+import time
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+
+from sgl_runtime.config import GrammarConfig
+from sgl_runtime.errors import GrammarError
+from sgl_runtime.grammar.automaton import ByteAutomaton
+from sgl_runtime.grammar.base import Grammar, GrammarSpec, GrammarVocabulary
+from sgl_runtime.grammar.budget import Budget
+from sgl_runtime.grammar.char_dfa import CharDfa
+from sgl_runtime.grammar.choices import choices_to_dfa
+from sgl_runtime.grammar.fsm_backend import FsmGrammar
+from sgl_runtime.grammar.json_schema.fragments import FragmentCache
+from sgl_runtime.grammar.json_schema.front_end import schema_to_dfa
+from sgl_runtime.grammar.regex import regex_to_dfa
+from sgl_runtime.grammar.token_mask import TokenMaskCache
+from sgl_runtime.grammar.utf8 import to_bytes
+from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
+
+_MASK_CACHE_BYTES = 256 * 2**20
+_NUM_THREADS = 2
+
+
+@dataclass(frozen=True)
+class CompiledGrammar:
+    """What `submit` promises.
+
+    Attributes:
+        grammar: The constraint.
+        compile_seconds: Time that the compilation took; 0.0 when it was found in the cache.
+    """
+
+    grammar: Grammar
+    compile_seconds: float
+
+
+def compile_automaton(
+    spec: GrammarSpec, config: GrammarConfig, fragments: FragmentCache | None = None
+) -> ByteAutomaton:
+    """Compile a spec without regard to a vocabulary.
+
+    Args:
+        spec: The constraint.
+        config: State limit, time limit and white-space policy.
+        fragments: Parts of earlier schemas to use again; none by default.
+
+    Raises:
+        GrammarError: the spec is malformed, not supported, too large or takes too long; or it allows no output.
+    """
+    budget = Budget(max_states=config.max_grammar_states, timeout_s=config.grammar_compile_timeout)
+    dfa: CharDfa
+    if spec.kind == "choices":
+        dfa = choices_to_dfa(spec.text, budget)
+    elif spec.kind == "regex":
+        dfa = regex_to_dfa(spec.text, budget)
+    else:
+        dfa = schema_to_dfa(spec.text, config.json_whitespace, budget, fragments or FragmentCache())
+    if dfa.is_empty:
+        raise GrammarError(f"no output at all satisfies this {spec.kind}")
+    return to_bytes(dfa, budget)
+
+
+class GrammarCompiler:
+    """Compiles, and remembers what it compiled.
+
+    Args:
+        vocabulary: The tokens of the served model.
+        config: Limits and policies.
+    """
+
+    def __init__(self, vocabulary: GrammarVocabulary, config: GrammarConfig) -> None:
+        self._vocabulary = vocabulary
+        self._config = config
+        self._order = VocabularyOrder.of(vocabulary)
+        self._masks = TokenMaskCache(self._order, max_bytes=_MASK_CACHE_BYTES)
+        self._fragments = FragmentCache()
+        self._automaton_ids = itertools.count()
+        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="grammar-compiler")
+        self._lock = Lock()
+        self._known: OrderedDict[GrammarSpec, Future[CompiledGrammar]] = OrderedDict()
+
+    def compile(self, spec: GrammarSpec) -> Grammar:
+        """Compile, or find, a grammar and wait for it.
+
+        Raises:
+            GrammarError: see `compile_automaton`; or no output can be spelled with the vocabulary.
+        """
+        return self.submit(spec).result().grammar
+
+    def submit(self, spec: GrammarSpec) -> "Future[CompiledGrammar]":
+        """Compile in the background; a spec that is known or being compiled is not compiled again.
+
+        Returns:
+            A future whose exception, if it has one, is a `GrammarError`.
+        """
+        with self._lock:
+            known = self._known.get(spec)
+            if known is not None:
+                self._known.move_to_end(spec)
+                return _found(known) if known.done() else known
+            future = self._threads.submit(self._compile, spec)
+            self._known[spec] = future
+            if len(self._known) > self._config.grammar_cache_size:
+                self._known.popitem(last=False)
+        # Failures are not kept: a later attempt may find an idle machine or a warm fragment cache.
+        future.add_done_callback(lambda done: self._forget_failure(spec, done))
+        return future
+
+    def close(self) -> None:
+        """Stop the threads; compilations that have not begun are cancelled."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _compile(self, spec: GrammarSpec) -> CompiledGrammar:
+        start = time.monotonic()
+        automaton = compile_automaton(spec, self._config, self._fragments)
+        budget = Budget(max_states=self._config.max_grammar_states, timeout_s=self._config.grammar_compile_timeout)
+        automaton = automaton.restrict(self._order.usable_bytes, budget)
+        if automaton.is_empty:
+            raise GrammarError(f"no output that satisfies this {spec.kind} can be spelled with the model's vocabulary")
+        grammar = FsmGrammar(
+            automaton, automaton_id=next(self._automaton_ids), vocabulary=self._vocabulary, masks=self._masks
+        )
+        return CompiledGrammar(grammar, time.monotonic() - start)
+
+    def _forget_failure(self, spec: GrammarSpec, future: "Future[CompiledGrammar]") -> None:
+        if future.cancelled() or future.exception() is not None:
+            with self._lock:
+                if self._known.get(spec) is future:
+                    del self._known[spec]
+
+
+def _found(known: "Future[CompiledGrammar]") -> "Future[CompiledGrammar]":
+    """A future that is done, with the same outcome and no time taken."""
+    found: Future[CompiledGrammar] = Future()
+    failure = known.exception()
+    if failure is not None:
+        found.set_exception(failure)
+    else:
+        found.set_result(CompiledGrammar(known.result().grammar, 0.0))
+    return found

@@ -1,0 +1,95 @@
+"""SchemaNode: a subschema with its place, so that every refusal can say where."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from sgl_runtime.errors import GrammarError
+
+
+@dataclass(frozen=True, eq=False)
+class SchemaNode:
+    """A subschema.
+
+    Attributes:
+        value: The JSON value that stands there, commonly an object.
+        pointer: Its JSON pointer from the root, `#/properties/a`.
+    """
+
+    value: Any
+    pointer: str
+
+    def child(self, *keys: str | int) -> "SchemaNode":
+        """What stands below, by object keys and array indices."""
+        value, pointer = self.value, self.pointer
+        for key in keys:
+            value = value[key]
+            pointer = f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+        return SchemaNode(value, pointer)
+
+    def error(self, keyword: str, complaint: str) -> GrammarError:
+        """The error for one keyword of this subschema."""
+        return GrammarError(f"json_schema: {self.child_pointer(keyword)} {complaint}")
+
+    def child_pointer(self, keyword: str) -> str:
+        """The JSON pointer of a keyword."""
+        return f"{self.pointer}/{keyword.replace('~', '~0').replace('/', '~1')}"
+
+    def integer(self, keyword: str) -> int | None:
+        """The value of a keyword that counts something, None if it is absent.
+
+        Raises:
+            GrammarError: it is no non-negative integer.
+        """
+        value = self.value.get(keyword)
+        if value is None and keyword not in self.value:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise self.error(keyword, f"is {value!r}; it must be a non-negative integer")
+        return value
+
+    def strings(self, keyword: str) -> Sequence[str]:
+        """The value of a keyword that lists strings, empty if it is absent.
+
+        Raises:
+            GrammarError: it is no list of strings.
+        """
+        value = self.value.get(keyword, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.error(keyword, f"is {value!r}; it must be a list of strings")
+        return value
+
+    def schemas(self, keyword: str) -> list["SchemaNode"]:
+        """The subschemas in the list of a keyword.
+
+        Raises:
+            GrammarError: it is no list.
+        """
+        value = self.value[keyword]
+        if not isinstance(value, list):
+            raise self.error(keyword, "must be a list of schemas")
+        return [self.child(keyword, index) for index in range(len(value))]
+
+
+def resolve(root: Any, node: SchemaNode) -> SchemaNode:
+    """The subschema that a `$ref` names.
+
+    Raises:
+        GrammarError: the reference is not local or leads nowhere.
+    """
+    reference = node.value["$ref"]
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        raise node.error("$ref", f"is {reference!r}; only references inside the schema (#/...) are supported")
+    target = SchemaNode(root, "#")
+    for part in reference.split("/")[1:]:
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(target.value, dict) and key in target.value:
+            target = target.child(key)
+        elif isinstance(target.value, list) and key.isdecimal() and int(key) < len(target.value):
+            target = target.child(int(key))
+        else:
+            raise node.error("$ref", f"is {reference!r}, which names nothing in the schema")
+    return target

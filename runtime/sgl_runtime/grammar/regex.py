@@ -1,0 +1,182 @@
+"""Front end of `regex`: a tree becomes a nondeterministic automaton, and that a deterministic one.
+
+Quantifiers and alternations are laid out as edges.  Conditions on the text around a place (look-ahead, look-behind,
+anchors, word boundaries) are checked while the automaton is made deterministic, see `regex_looks.py`.
+"""
+
+from dataclasses import dataclass
+
+from sgl_runtime.errors import GrammarError
+from sgl_runtime.grammar.budget import Budget
+from sgl_runtime.grammar.char_dfa import CharDfa
+from sgl_runtime.grammar.nfa import Nfa
+from sgl_runtime.grammar.regex_looks import Guard, LookKind, guarded_dfa
+from sgl_runtime.grammar.regex_parser import parse_regex
+from sgl_runtime.grammar.regex_tree import (
+    ANY,
+    DOLLAR,
+    END,
+    START,
+    Alternation,
+    Chars,
+    Concat,
+    Look,
+    Node,
+    Repeat,
+)
+
+_ANY_TEXT = Repeat(ANY, 0, None)
+
+
+def regex_to_dfa(pattern: str, budget: Budget) -> CharDfa:
+    """The strings that a regex matches as a whole.
+
+    Raises:
+        GrammarError: the regex is malformed, not supported, or too large.
+    """
+    check_pattern_text(pattern)
+    return _Builder(budget).compile(_strip_end(_strip_start(parse_regex(pattern))))
+
+
+def search_to_dfa(pattern: str, budget: Budget) -> CharDfa:
+    """The strings in which a regex matches somewhere, as JSON Schema's `pattern` means it (`$` is the very end).
+
+    Raises:
+        GrammarError: as for `regex_to_dfa`.
+    """
+    check_pattern_text(pattern)
+    tree = _with_strict_dollar(parse_regex(pattern))
+    # Options that are anchored alike share what is around them, or else each would be remembered by itself.
+    alike: dict[tuple[bool, bool], list[Node]] = {}
+    for option in tree.options if isinstance(tree, Alternation) else (tree,):
+        from_start = _strip_start(option)
+        whole = _strip_end(from_start)
+        alike.setdefault((from_start != option, whole != from_start), []).append(whole)
+    searched = []
+    for (at_start, at_end), options in alike.items():
+        around = () if at_start else (_ANY_TEXT,)
+        searched.append(Concat((*around, Alternation(tuple(options)), *(() if at_end else (_ANY_TEXT,)))))
+    return _Builder(budget).compile(Alternation(tuple(searched)))
+
+
+def check_pattern_text(pattern: str) -> None:
+    """Refuse what could not even be written in UTF-8.
+
+    Raises:
+        GrammarError: the regex holds a lone surrogate.
+    """
+    for position, char in enumerate(pattern):
+        if 0xD800 <= ord(char) <= 0xDFFF:
+            raise GrammarError(f"regex: lone surrogate (at position {position})")
+
+
+def _strip_start(node: Node) -> Node:
+    """The node without a `^` that is the first thing in it."""
+    if node == START:
+        return Concat()
+    if isinstance(node, Concat) and node.parts and node.parts[0] == START:
+        return Concat(node.parts[1:])
+    return node
+
+
+def _strip_end(node: Node) -> Node:
+    r"""The node without a `$` or `\Z` that is the last thing in it."""
+    if node in (END, DOLLAR):
+        return Concat()
+    if isinstance(node, Concat) and node.parts and node.parts[-1] in (END, DOLLAR):
+        return Concat(node.parts[:-1])
+    return node
+
+
+def _with_strict_dollar(node: Node) -> Node:
+    if node == DOLLAR:
+        return END
+    if isinstance(node, Concat):
+        return Concat(tuple(_with_strict_dollar(part) for part in node.parts))
+    if isinstance(node, Alternation):
+        return Alternation(tuple(_with_strict_dollar(option) for option in node.options))
+    if isinstance(node, Repeat):
+        return Repeat(_with_strict_dollar(node.body), node.least, node.most)
+    if isinstance(node, Look):
+        return Look(_with_strict_dollar(node.body), ahead=node.ahead, negated=node.negated)
+    return node
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """Builds automata of one regex.
+
+    Attributes:
+        budget: Limits of the compilation.
+        generous: Whether shorthands take the members of either reading: inside a negated condition, where a wider
+            set means fewer outputs.
+        inside: The kind of condition that is being built, None outside of any.
+    """
+
+    budget: Budget
+    generous: bool = False
+    inside: LookKind | None = None
+
+    def compile(self, node: Node) -> CharDfa:
+        nfa = Nfa(self.budget)
+        guards: list[Guard] = []
+        start = nfa.add_states()
+        end = self._add(nfa, guards, node, start)
+        return guarded_dfa(nfa, guards, start, end) if guards else nfa.to_dfa(start, end)
+
+    def _add(self, nfa: Nfa, guards: list[Guard], node: Node, source: int) -> int:
+        """Lay a node out from `source`; returns its end.  No edge enters `source`, none leaves the end."""
+        if isinstance(node, Chars):
+            end = nfa.add_states()
+            nfa.add_edge(source, node.resolve(generous=self.generous), end)
+            return end
+        if isinstance(node, Concat):
+            for part in node.parts:
+                source = self._add(nfa, guards, part, source)
+            return source
+        if isinstance(node, Alternation):
+            end = nfa.add_states()
+            for option in node.options:
+                entry = nfa.add_states()
+                nfa.add_epsilon(source, entry)
+                nfa.add_epsilon(self._add(nfa, guards, option, entry), end)
+            return end
+        if isinstance(node, Repeat):
+            return self._add_repeat(nfa, guards, node, source)
+        end = nfa.add_states()
+        guards.append(Guard(source, end, self._look_kind(node), node.negated, self._look_dfa(node)))
+        return end
+
+    def _add_repeat(self, nfa: Nfa, guards: list[Guard], node: Repeat, source: int) -> int:
+        for _ in range(node.least):
+            source = self._add(nfa, guards, node.body, source)
+        if node.most is None:
+            loop, end = nfa.add_states(), nfa.add_states()
+            nfa.add_epsilon(source, loop)
+            nfa.add_epsilon(loop, end)
+            entry = nfa.add_states()
+            nfa.add_epsilon(loop, entry)
+            nfa.add_epsilon(self._add(nfa, guards, node.body, entry), loop)
+            return end
+        end = nfa.add_states()
+        for _ in range(node.most - node.least):
+            nfa.add_epsilon(source, end)
+            entry = nfa.add_states()
+            nfa.add_epsilon(source, entry)
+            source = self._add(nfa, guards, node.body, entry)
+        nfa.add_epsilon(source, end)
+        return end
+
+    def _look_kind(self, node: Look) -> LookKind:
+        kind = LookKind.AHEAD if node.ahead else LookKind.BEHIND
+        if self.inside is not None and self.inside is not kind:
+            raise GrammarError(
+                f"regex: {kind.value} (or an anchor or word boundary that needs it) inside {self.inside.value}"
+                " is not supported"
+            )
+        return kind
+
+    def _look_dfa(self, node: Look) -> CharDfa:
+        inner = _Builder(self.budget, self.generous != node.negated, self._look_kind(node))
+        body = Concat((node.body, _ANY_TEXT)) if node.ahead else Concat((_ANY_TEXT, node.body))
+        return inner.compile(body)

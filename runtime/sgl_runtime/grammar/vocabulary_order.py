@@ -1,0 +1,111 @@
+"""VocabularyOrder: the tokens as a tree of their bytes, level by level, for walking them through an automaton."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgl_runtime.grammar.base import GrammarVocabulary
+
+Indices = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLevel:
+    """The distinct token prefixes of one length, sorted by their bytes.
+
+    Attributes:
+        byte: (P,) uint8, last byte of each prefix.
+        first_child: (P + 1,) int32; the children of prefix i are first_child[i] .. first_child[i + 1] - 1 of the
+            level below.
+        token_ids: (T,) int32, the tokens of this length, sorted by their bytes.
+        token_prefix: (T,) int32, the prefix that each of these tokens is.
+    """
+
+    byte: NDArray[np.uint8]
+    first_child: Indices
+    token_ids: Indices
+    token_prefix: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class VocabularyOrder:
+    """The tokens that a constrained output may hold.
+
+    Attributes:
+        levels: Prefixes of length 1, 2, ...
+        root_children: (2,) int32, `first_child` of the empty prefix.
+        size: Number of logits, V.
+        usable_bytes: (256,) bool, see `of`.
+    """
+
+    levels: tuple[TokenLevel, ...]
+    root_children: Indices
+    size: int
+    usable_bytes: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, vocabulary: GrammarVocabulary) -> "VocabularyOrder":
+        """Sort a vocabulary.
+
+        Empty tokens and end-of-sequence tokens are left out.  `usable_bytes` are the bytes that are tokens by
+        themselves; where a vocabulary spells some bytes only inside longer tokens, all bytes that occur.
+        """
+        tokens = sorted(
+            (data, token_id)
+            for token_id, data in enumerate(vocabulary.token_bytes[: vocabulary.size])
+            if data and token_id not in vocabulary.eos_ids
+        )
+        levels = _levels([data for data, _ in tokens], np.array([token_id for _, token_id in tokens], dtype=np.int32))
+        occurring = np.zeros(256, dtype=bool)
+        for level in levels:
+            occurring[level.byte] = True
+        alone = np.zeros(256, dtype=bool)
+        alone[[data[0] for data, _ in tokens if len(data) == 1]] = True
+        root_children = np.array([0, len(levels[0].byte) if levels else 0], dtype=np.int32)
+        return cls(
+            tuple(levels), root_children, vocabulary.size, alone if np.array_equal(alone, occurring) else occurring
+        )
+
+
+def _levels(tokens: Sequence[bytes], token_ids: Indices) -> list[TokenLevel]:
+    lengths = np.array([len(token) for token in tokens], dtype=np.int64)
+    data = np.frombuffer(b"".join(tokens), dtype=np.uint8)
+    offsets = np.cumsum(lengths) - lengths
+    # The prefix of each token on the level above, by its index there.
+    prefix = np.zeros(len(tokens), dtype=np.int64)
+    levels: list[TokenLevel] = []
+    depth = 0
+    alive = np.flatnonzero(lengths > 0)
+    num_above = 1
+    children_of: list[Indices] = []
+    while len(alive):
+        byte = data[offsets[alive] + depth]
+        parent = prefix[alive]
+        opens = np.append(True, (byte[1:] != byte[:-1]) | (parent[1:] != parent[:-1]))
+        number = np.cumsum(opens) - 1
+        heads = np.flatnonzero(opens)
+        ends = lengths[alive] == depth + 1
+        children_of.append(_offsets(parent[heads], num_above))
+        levels.append(
+            TokenLevel(
+                byte=byte[heads],
+                first_child=np.zeros(len(heads) + 1, dtype=np.int32),
+                token_ids=token_ids[alive[ends]],
+                token_prefix=number[ends].astype(np.int32),
+            )
+        )
+        num_above = len(heads)
+        prefix[alive] = number
+        alive = alive[~ends]
+        depth += 1
+    for level, first_child in zip(levels, children_of[1:], strict=False):
+        level.first_child[:] = first_child
+    return levels
+
+
+def _offsets(owners: NDArray[np.int64], num_owners: int) -> Indices:
+    """Where the items of each owner begin, and at the end where the last one's end; `owners` ascends."""
+    counts = np.bincount(owners, minlength=num_owners)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

@@ -1,0 +1,1 @@
+"""Messages between processes and the channels that carry them.  Torch-free."""

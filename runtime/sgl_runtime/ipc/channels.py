@@ -1,0 +1,122 @@
+"""Channels: one direction between two processes, over ZeroMQ sockets of kind `ipc://`.
+
+The receiver binds and the sender connects: a sender may start first, never waits, and loses nothing, because
+queues have no high-water mark.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import zmq
+import zmq.asyncio
+
+from sgl_runtime.ipc.codec import Codec
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where each process receives.
+
+    Attributes:
+        scheduler, detokenizer, api: ZeroMQ addresses, named by the receiver.
+    """
+
+    scheduler: str
+    detokenizer: str
+    api: str
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> "Addresses":
+        """Sockets in a private folder."""
+        return cls(*(f"ipc://{folder / name}" for name in ("scheduler", "detokenizer", "api")))
+
+
+class PushChannel(Generic[M]):
+    """The sending end.
+
+    Args:
+        context: The process's ZeroMQ context.
+        address: The receiver's address.
+        codec: How messages become bytes.
+    """
+
+    def __init__(self, context: "zmq.Context[Any]", address: str, codec: Codec[M]) -> None:
+        self._socket = _socket(context, zmq.PUSH)
+        self._socket.connect(address)
+        self._codec = codec
+
+    def send(self, messages: Sequence[M]) -> None:
+        """Queue messages for the receiver; returns at once."""
+        self._socket.send(self._codec.encode(messages), zmq.NOBLOCK)
+
+    def close(self) -> None:
+        """Close the socket; what was not sent yet is dropped."""
+        self._socket.close()
+
+
+class PullChannel(Generic[M]):
+    """The receiving end of a plain loop.
+
+    Args:
+        context: The process's ZeroMQ context.
+        address: Where to receive.
+        codec: How bytes become messages.
+    """
+
+    def __init__(self, context: "zmq.Context[Any]", address: str, codec: Codec[M]) -> None:
+        self._socket = _socket(context, zmq.PULL)
+        self._socket.bind(address)
+        self._codec = codec
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when a message is there or the time is over."""
+        self._socket.poll(timeout_s * 1000, zmq.POLLIN)
+
+    def drain(self) -> list[M]:
+        """Every message that is there, without waiting."""
+        messages: list[M] = []
+        while True:
+            try:
+                data = self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return messages
+            messages.extend(self._codec.decode(data))
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class AsyncPullChannel(Generic[M]):
+    """The receiving end of an asyncio loop.
+
+    Args:
+        context: An asyncio ZeroMQ context.
+        address: Where to receive.
+        codec: How bytes become messages.
+    """
+
+    def __init__(self, context: zmq.asyncio.Context, address: str, codec: Codec[M]) -> None:
+        self._socket = _socket(context, zmq.PULL)
+        self._socket.bind(address)
+        self._codec = codec
+
+    async def receive(self) -> list[M]:
+        """Wait for the next messages."""
+        return self._codec.decode(await self._socket.recv())
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+def _socket(context: "zmq.Context[Any]", kind: int) -> Any:
+    socket = context.socket(kind)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.SNDHWM, 0)
+    socket.setsockopt(zmq.RCVHWM, 0)
+    return socket

@@ -1,0 +1,1 @@
+"""One rank: a Batch in, tokens out."""

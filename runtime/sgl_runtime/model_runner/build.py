@@ -1,0 +1,74 @@
+"""Builds the device half: device, model with its weights, pool, attention, executor."""
+
+from dataclasses import dataclass
+
+import torch
+
+from sgl_runtime.attention.base import AttentionBackend
+from sgl_runtime.attention.table import ATTENTION_BACKENDS
+from sgl_runtime.config import RuntimeConfig, resolve_cache, resolve_context_length
+from sgl_runtime.device.base import Device, select_device
+from sgl_runtime.errors import ConfigError
+from sgl_runtime.forward.slot_table import SlotTable
+from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
+from sgl_runtime.layers.build_context import BuildContext
+from sgl_runtime.model_runner.model_runner import ModelRunner
+from sgl_runtime.model_runner.weights import iter_weights
+from sgl_runtime.model_store.model_source import ModelSource
+from sgl_runtime.models.base import CausalModel
+from sgl_runtime.models.table import MODELS
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """The device half and the numbers that the host needs of it."""
+
+    runner: ModelRunner
+    num_slots: int
+    context_length: int
+    weight_dtype: str
+    attention_backend: str
+
+
+def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
+    """Load a model and give it its memory.
+
+    Raises:
+        ConfigError, ModelLoadError: an option or the model is at fault.
+    """
+    device = select_device(config.device.device, num_threads=config.device.num_threads)
+    dtype = _dtype(config.model.dtype, device)
+    model = load_model(source, dtype=dtype, device=device)
+    shapes = source.config
+    cache = resolve_cache(
+        config.cache,
+        free_bytes=device.free_memory_bytes(),
+        slot_bytes=TokenToKVPool.slot_bytes(shapes, dtype),
+        slot_limit=device.slot_limit,
+    )
+    assert cache.max_total_tokens is not None
+    asked = config.model.context_length
+    if asked is not None and asked > shapes.context_length:
+        raise ConfigError(f"context_length is {asked}; the model was made for at most {shapes.context_length}")
+    context_length = resolve_context_length(asked, model_limit=shapes.context_length, num_slots=cache.max_total_tokens)
+    pool = TokenToKVPool(shapes, num_slots=cache.max_total_tokens, dtype=dtype, device=device.torch_device)
+    rows = config.scheduler.max_running_requests
+    slot_table = SlotTable(num_rows=rows, context_length=context_length, device=device)
+    name = config.device.attention_backend
+    name = device.default_attention_backend if name == "auto" else name
+    attention: AttentionBackend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=slot_table)
+    runner = ModelRunner(model, attention=attention, slot_table=slot_table, device=device)
+    return BuiltModel(runner, cache.max_total_tokens, context_length, str(dtype).removeprefix("torch."), name)
+
+
+def load_model(source: ModelSource, *, dtype: torch.dtype, device: Device) -> CausalModel:
+    """Build a model and fill in its weights."""
+    context = BuildContext(dtype, device.torch_device, device.ops)
+    model: CausalModel = MODELS.load(source.config.architecture)(source.config, context=context)
+    model.load_weights(iter_weights(source))
+    return model
+
+
+def _dtype(name: str, device: Device) -> torch.dtype:
+    named = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    return device.default_dtype if name == "auto" else named[name]

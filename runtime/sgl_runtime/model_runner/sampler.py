@@ -1,0 +1,108 @@
+"""Sampler: logits to token ids.  Greedy, temperature, top-k, top-p, min-p, each row with its own settings."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sgl_runtime.batch import SamplingBatch
+from sgl_runtime.device.base import Device
+
+FIRST_CANDIDATES = 1024
+"""Likeliest tokens that a filter looks at first; all are sorted only where these do not settle it."""
+
+
+def apply_token_masks(logits: Tensor, masks: NDArray[np.int32]) -> None:
+    """Set the logits of tokens that may not come to minus infinity.
+
+    Args:
+        logits: (R, V) float, changed in place.
+        masks: (R, ceil(V / 32)) int32, bit i % 32 of word i // 32 set where token i may come.
+    """
+    bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little", count=logits.shape[1])
+    logits.masked_fill_(torch.from_numpy(bits == 0).to(logits.device), float("-inf"))
+
+
+class Sampler:
+    """Draws one token a row; keeps nothing between calls.
+
+    Args:
+        device: Where the logits are.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def sample(self, logits: Tensor, sampling: SamplingBatch) -> Tensor:
+        """Draw a token for every row.
+
+        Temperature first, then top-k, top-p on what is left, then min-p against the likeliest.  The draw inverts the
+        cumulative distribution, in id order or where a filter is set in order of falling probability, at the row's
+        own uniform number: it depends on no other row.
+
+        Args:
+            logits: (R, V) float32, masked tokens at minus infinity.
+            sampling: Settings of the R rows.
+
+        Returns:
+            (R,) int64.
+        """
+        out = logits.argmax(dim=-1)
+        drawn = sampling.temperatures > 0.0
+        filtered = drawn & ((sampling.top_ks > 0) | (sampling.top_ps < 1.0) | (sampling.min_ps > 0.0))
+        for rows, draw in ((drawn & ~filtered, self._draw_plain), (filtered, self._draw_filtered)):
+            if rows.any():
+                index = torch.from_numpy(np.flatnonzero(rows)).to(logits.device)
+                temperatures = self._column(sampling.temperatures[rows])
+                probs = (logits[index] / temperatures).softmax(dim=-1)
+                out[index] = draw(probs, sampling.select(rows))
+        return out
+
+    def _draw_plain(self, probs: Tensor, sampling: SamplingBatch) -> Tensor:
+        return _invert(probs, self._column(sampling.uniforms))
+
+    def _draw_filtered(self, probs: Tensor, sampling: SamplingBatch) -> Tensor:
+        vocab_size = probs.shape[-1]
+        top_ks = self._column(np.where(sampling.top_ks > 0, sampling.top_ks, vocab_size).astype(np.int64))
+        top_ps, min_ps = self._column(sampling.top_ps), self._column(sampling.min_ps)
+        count = min(FIRST_CANDIDATES, vocab_size)
+        values, ids = probs.topk(count, dim=-1)
+        enough = (values.sum(dim=-1, keepdim=True) >= top_ps) & (top_ps < 1.0)
+        enough |= values[:, -1:] < min_ps * values[:, :1]
+        settled = (top_ks <= count) | ((top_ks >= vocab_size) & enough)
+        if not bool(settled.all()):
+            values, ids = probs.sort(dim=-1, descending=True)
+        totals = torch.where(
+            top_ks >= vocab_size, 1.0, values.cumsum(dim=-1).gather(1, top_ks.clamp(max=values.shape[-1]) - 1)
+        )
+        kept = filter_sorted(values, totals, top_ks=top_ks, top_ps=top_ps, min_ps=min_ps)
+        return ids.gather(1, _invert(kept, self._column(sampling.uniforms)).unsqueeze(1)).squeeze(1)
+
+    def _column(self, values: NDArray[np.generic]) -> Tensor:
+        return self._device.to_device(values).unsqueeze(1)
+
+
+def filter_sorted(values: Tensor, totals: Tensor, *, top_ks: Tensor, top_ps: Tensor, min_ps: Tensor) -> Tensor:
+    """Zero the probabilities that the filters remove.
+
+    Args:
+        values: (R, K) probabilities, falling.
+        totals: (R, 1) probability of all tokens that top-k leaves.
+        top_ks: (R, 1) how many stay at most.
+        top_ps: (R, 1); the fewest tokens stay whose share of what top-k left reaches it.
+        min_ps: (R, 1); tokens under this share of the likeliest go.
+    """
+    ranks = torch.arange(values.shape[-1], device=values.device)
+    kept = values.masked_fill(ranks >= top_ks, 0.0)
+    before = kept.cumsum(dim=-1) - kept
+    kept = kept.masked_fill((before >= top_ps * totals) & (top_ps < 1.0), 0.0)
+    return kept.masked_fill(kept < min_ps * kept[:, :1], 0.0)
+
+
+def _invert(weights: Tensor, uniforms: Tensor) -> Tensor:
+    cumulative = weights.double().cumsum(dim=-1)
+    targets = uniforms * cumulative[:, -1:]
+    index = torch.searchsorted(cumulative, targets, right=True).squeeze(1)
+    # A uniform next to 1 may land past the last token of positive weight by rounding.
+    last = (weights > 0).cumsum(dim=-1).argmax(dim=-1)
+    return torch.minimum(index, last)

@@ -1,0 +1,120 @@
+"""Llama: config reading is ModelConfig's; this page holds layer, model and weight names."""
+
+from collections.abc import Iterable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sgl_runtime.attention.base import Attend
+from sgl_runtime.layers.attention import SelfAttention
+from sgl_runtime.layers.build_context import BuildContext
+from sgl_runtime.layers.mlp import GatedMLP
+from sgl_runtime.layers.norm import RMSNorm
+from sgl_runtime.layers.rotary import RotaryEmbedding
+from sgl_runtime.model_store.model_config import ModelConfig
+from sgl_runtime.models.weight_map import WeightMap
+
+
+class LlamaLayer(nn.Module):
+    """One decoder layer.
+
+    Args:
+        config: Shapes.
+        layer_id: Its number.
+        rotary: Shared by all layers.
+        context: Build context.
+    """
+
+    def __init__(self, config: ModelConfig, *, layer_id: int, rotary: RotaryEmbedding, context: BuildContext) -> None:
+        super().__init__()
+        self.input_norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
+        self.attention = SelfAttention(config, layer_id=layer_id, rotary=rotary, context=context)
+        self.mlp_norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
+        self.mlp = GatedMLP(config, context=context)
+
+    def forward(
+        self, x: Tensor | None, residual: Tensor, tables: tuple[Tensor, Tensor], attend: Attend
+    ) -> tuple[Tensor, Tensor]:
+        """Add x (None in the first layer) to the residual stream, run both blocks.
+
+        Returns:
+            Output of the feed-forward block, not yet added, and the residual stream, (T, C) each.
+        """
+        if x is None:
+            normed = self.input_norm(residual)
+        else:
+            normed, residual = self.input_norm.add(x, residual)
+        normed, residual = self.mlp_norm.add(self.attention(normed, tables, attend), residual)
+        return self.mlp(normed), residual
+
+
+class LlamaForCausalLM(nn.Module):
+    """See `CausalModel`.
+
+    Args:
+        config: Shapes.
+        context: Build context.
+
+    Source: arXiv:2302.13971; grouped heads, arXiv:2305.13245.
+    """
+
+    def __init__(self, config: ModelConfig, *, context: BuildContext) -> None:
+        super().__init__()
+        self._config = config
+        self.embedding = context.parameter(config.vocab_size, config.hidden_size)
+        self._rotary = RotaryEmbedding(
+            config.rope, head_dim=config.head_dim, num_positions=config.context_length, context=context
+        )
+        self.layers = nn.ModuleList(
+            LlamaLayer(config, layer_id=index, rotary=self._rotary, context=context)
+            for index in range(config.num_layers)
+        )
+        self.norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
+        tied = config.tie_embeddings
+        self.head = self.embedding if tied else context.parameter(config.vocab_size, config.hidden_size)
+        self._ops = context.ops
+
+    def forward(self, input_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """See `CausalModel`."""
+        residual = F.embedding(input_ids, self.embedding)
+        tables = self._rotary.tables(positions)
+        x = None
+        for layer in self.layers:
+            x, residual = layer(x, residual, tables, attend)
+        assert x is not None, "a model has at least one layer"
+        normed, _ = self.norm.add(x, residual)
+        return normed
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """See `CausalModel`."""
+        return self._ops.linear(hidden, self.head).float()
+
+    def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """See `CausalModel`."""
+        optional = [f"model.layers.{i}.self_attn.rotary_emb.inv_freq" for i in range(self._config.num_layers)]
+        names = WeightMap(optional=[*optional, "lm_head.weight"])
+        names.add("model.embed_tokens.weight", self.embedding)
+        names.add("model.norm.weight", self.norm.weight)
+        if not self._config.tie_embeddings:
+            names.add("lm_head.weight", self.head)
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, LlamaLayer)
+            _add_layer(names, f"model.layers.{index}.", layer)
+        names.load(weights)
+
+
+def _add_layer(names: WeightMap, prefix: str, layer: LlamaLayer) -> None:
+    names.add(f"{prefix}input_layernorm.weight", layer.input_norm.weight)
+    names.add(f"{prefix}post_attention_layernorm.weight", layer.mlp_norm.weight)
+    merged = [
+        (f"{prefix}self_attn.", ("q_proj", "k_proj", "v_proj"), layer.attention.qkv_proj),
+        (f"{prefix}mlp.", ("gate_proj", "up_proj"), layer.mlp.gate_up_proj),
+    ]
+    for group, parts, linear in merged:
+        for index, part in enumerate(parts):
+            names.add(f"{group}{part}.weight", linear.part(index, "weight"))
+            if linear.bias is not None:
+                names.add(f"{group}{part}.bias", linear.part(index, "bias"))
+    for name, plain in (("self_attn.o_proj", layer.attention.o_proj), ("mlp.down_proj", layer.mlp.down_proj)):
+        names.add(f"{prefix}{name}.weight", plain.weight)
+        names.add(f"{prefix}{name}.bias", plain.bias)

@@ -1,0 +1,182 @@
+"""One main function for each process of the server: builds its parts from its sections, and runs."""
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import uvloop
+import zmq
+import zmq.asyncio
+
+from sgl_runtime.child_process import ChildReady, run_child
+from sgl_runtime.config import RuntimeConfig
+from sgl_runtime.detokenizer.detokenizer import Detokenizer
+from sgl_runtime.errors import SglRuntimeError
+from sgl_runtime.factories import Factories, ServedHost
+from sgl_runtime.ipc.channels import Addresses, AsyncPullChannel, PullChannel, PushChannel
+from sgl_runtime.ipc.codec import detokenizer_output_codec, scheduler_input_codec, scheduler_output_codec
+from sgl_runtime.ipc.messages import DetokenizerOutput
+from sgl_runtime.process_group import ProcessGroup
+from sgl_runtime.pulse import Pulse
+from sgl_runtime.scheduler_loop import SchedulerLoop
+from sgl_runtime.served_model import effective_settings, served_model_info
+from sgl_runtime.server.app import create_app
+from sgl_runtime.server.http_server import HttpServer
+from sgl_runtime.server.native_api import NativeApi
+from sgl_runtime.server.tokenizer_manager import TokenizerManager
+from sgl_runtime.tokenizer.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+
+API_TITLE = "sgl::api"
+SCHEDULER_TITLE = "sgl::scheduler"
+DETOKENIZER_TITLE = "sgl::detokenizer"
+
+SHUTDOWN_GRACE_S = 3.0
+_WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class ProcessPlan:
+    """What every process is given.
+
+    Attributes:
+        config: All sections.
+        factories: How the model's parts are built.
+        addresses: Where each process receives.
+    """
+
+    config: RuntimeConfig
+    factories: Factories
+    addresses: Addresses
+
+
+def scheduler_main(plan: ProcessPlan, first_word: Connection) -> None:
+    """The scheduler process."""
+
+    def body() -> None:
+        host = plan.factories.build_host(plan.config)
+        parts = plan.factories.build_scheduler(plan.config, host)
+        context: zmq.Context[Any] = zmq.Context()
+        inbox = PullChannel(context, plan.addresses.scheduler, scheduler_input_codec())
+        outbox = PushChannel(context, plan.addresses.detokenizer, scheduler_output_codec())
+        # A socket belongs to one thread, so the pulse has one of its own.
+        pulse_outbox = PushChannel(context, plan.addresses.detokenizer, scheduler_output_codec())
+        pulse = Pulse(lambda heartbeat: pulse_outbox.send([heartbeat]))
+        loop = SchedulerLoop(parts.scheduler, inbox=inbox, deliver=outbox.send, begin_turn=pulse.turn)
+        pulse.start()
+        first_word.send(ChildReady(parts.facts))
+        first_word.close()
+        loop.run(lambda: False)
+
+    run_child(body, title=SCHEDULER_TITLE, log_level=plan.config.server.log_level, first_word=first_word)
+
+
+def detokenizer_main(plan: ProcessPlan, vocabulary: Vocabulary, first_word: Connection) -> None:
+    """The detokenizer process; it gets the vocabulary alone and loads no tokenizer."""
+
+    def body() -> None:
+        detokenizer = Detokenizer(vocabulary)
+        context: zmq.Context[Any] = zmq.Context()
+        inbox = PullChannel(context, plan.addresses.detokenizer, scheduler_output_codec())
+        outbox = PushChannel(context, plan.addresses.api, detokenizer_output_codec())
+        first_word.send(ChildReady({}))
+        first_word.close()
+        while True:
+            inbox.wait(_WAIT_S)
+            outputs: list[DetokenizerOutput] = []
+            for message in inbox.drain():
+                outputs.extend(detokenizer.accept(message))
+            if outputs:
+                outbox.send(outputs)
+
+    run_child(body, title=DETOKENIZER_TITLE, log_level=plan.config.server.log_level, first_word=first_word)
+
+
+class ApiProcess:
+    """The API process: HTTP and the TokenizerManager, and the watch over the other processes.
+
+    Args:
+        plan: As for every process.
+        host: Gives the tokenizer.
+        facts: What the scheduler told of itself.
+        group: The other processes.
+    """
+
+    def __init__(self, plan: ProcessPlan, host: ServedHost, facts: dict[str, Any], group: ProcessGroup) -> None:
+        self._plan = plan
+        self._host = host
+        self._facts = facts
+        self._group = group
+        self._death: str | None = None
+
+    def run(self, listener: socket.socket) -> str | None:
+        """Serve until a signal comes or another process ends; which one ended and how.
+
+        Args:
+            listener: A bound socket.
+        """
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve(listener))
+        return self._death
+
+    async def _serve(self, listener: socket.socket) -> None:
+        plan = self._plan
+        context = zmq.asyncio.Context()
+        outbox = PushChannel(zmq.Context(context), plan.addresses.scheduler, scheduler_input_codec())
+        inbox = AsyncPullChannel(context, plan.addresses.api, detokenizer_output_codec())
+        manager = TokenizerManager(
+            tokenizer=self._host.tokenizer,
+            model_info=served_model_info(plan.config, self._host, self._facts),
+            send=outbox.send,
+            max_live_requests=plan.config.scheduler.max_live_requests,
+        )
+        app = create_app(NativeApi(manager, effective_settings(plan.config, self._facts)))
+        server = HttpServer(app, drain=lambda: manager.drain(grace_s=SHUTDOWN_GRACE_S), grace_s=SHUTDOWN_GRACE_S)
+        # The server puts its own handlers in place of these, and raises what it caught again when it has ended:
+        # it must not be an end by signal then.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, server.handle_exit)
+        delivery = asyncio.create_task(_deliver(inbox, manager))
+        try:
+            with self._watch(manager, server):
+                await server.serve([listener])
+        finally:
+            delivery.cancel()
+            await asyncio.gather(delivery, return_exceptions=True)
+            inbox.close()
+            outbox.close()
+            context.term()
+
+    @contextmanager
+    def _watch(self, manager: TokenizerManager, server: HttpServer) -> Iterator[None]:
+        """While inside, the death of another process ends every request and the server."""
+        loop = asyncio.get_running_loop()
+        sentinels = self._group.sentinels()
+
+        def on_death(sentinel: int) -> None:
+            loop.remove_reader(sentinel)
+            if self._death is None:
+                self._death = self._group.describe_end(sentinels[sentinel])
+                logger.error("%s; ending the server", self._death)
+                manager.fail_all(SglRuntimeError(f"the server is ending: {self._death}"))
+            server.should_exit = True
+
+        for sentinel in sentinels:
+            loop.add_reader(sentinel, on_death, sentinel)
+        try:
+            yield
+        finally:
+            for sentinel in sentinels:
+                loop.remove_reader(sentinel)
+
+
+async def _deliver(inbox: AsyncPullChannel[DetokenizerOutput], manager: TokenizerManager) -> None:
+    while True:
+        manager.deliver(await inbox.receive())

@@ -1,0 +1,196 @@
+"""SamplingParams: how one request samples, when it stops and what constrains it.
+
+The same fields, names and ranges as the `sampling_params` object of a native request (docs/protocol.md).
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sgl_runtime.errors import InvalidRequestError
+
+GrammarKind = Literal["choices", "regex", "json_schema"]
+
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParams:
+    """Sampling settings of one request, checked.
+
+    Attributes:
+        max_new_tokens: Limit on generated tokens; 0 only fills the cache and scores the prompt; None lets the
+            request use what is left of the context.
+        temperature: Divides the logits; 0 picks the most likely token.
+        top_p, top_k, min_p: Filters on the distribution; 1.0, -1 and 0.0 turn them off.
+        sampling_seed: Makes the draw of this request repeatable; None draws a fresh one.
+        stop: Strings that end the output; the match is cut off.
+        stop_token_ids: Token ids that end the output; the token is cut off.
+        ignore_eos: Go on after the end-of-sequence token.
+        no_stop_trim: Keep the matched stop in the output.
+        skip_special_tokens: Leave special tokens out of the text.
+        choices, regex, json_schema: At most one; the output is then a member, a full match, a valid instance.
+    """
+
+    max_new_tokens: int | None = None
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    min_p: float = 0.0
+    sampling_seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    no_stop_trim: bool = False
+    skip_special_tokens: bool = True
+    choices: tuple[str, ...] | None = None
+    regex: str | None = None
+    json_schema: str | None = None
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most likely token is taken at every step."""
+        return self.temperature == 0.0 or self.top_k == 1
+
+    @property
+    def grammar_kind(self) -> GrammarKind | None:
+        """Which constraint is set, if any."""
+        if self.choices is not None:
+            return "choices"
+        if self.regex is not None:
+            return "regex"
+        return "json_schema" if self.json_schema is not None else None
+
+    @classmethod
+    def from_dict(cls, data: Any, *, path: str = "sampling_params") -> "SamplingParams":
+        """Check a request's JSON object and build the record.
+
+        Args:
+            data: The JSON object; None means all defaults.
+            path: Prefix of field names in errors.
+
+        Raises:
+            InvalidRequestError: a field is unknown, of the wrong type, out of range, or two constraints are set.
+        """
+        if data is None:
+            return cls()
+        if not isinstance(data, dict):
+            raise reject(path, data, "an object")
+        values: dict[str, Any] = {}
+        for name, value in data.items():
+            check = _CHECKS.get(name)
+            if check is None:
+                known = ", ".join(_CHECKS)
+                raise InvalidRequestError(f"{path}.{name} is not a known field; known: {known}", param=f"{path}.{name}")
+            if value is not None:
+                values[name] = check(f"{path}.{name}", value)
+        chosen = [name for name in ("choices", "regex", "json_schema") if name in values]
+        if len(chosen) > 1:
+            raise InvalidRequestError(
+                f"{path} sets {' and '.join(chosen)}; set at most one constraint", param=f"{path}.{chosen[1]}"
+            )
+        return cls(**values)
+
+
+def reject(path: str, value: Any, allowed: str) -> InvalidRequestError:
+    """The error for a field at `path` that holds `value` where `allowed` was expected."""
+    try:
+        shown = repr(value)
+    except (ValueError, RecursionError):
+        # An integer of thousands of digits, or lists in lists without end.
+        shown = f"a value of type {type(value).__name__}"
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    return InvalidRequestError(f"{path} is {shown}; it must be {allowed}", param=path)
+
+
+Check = Callable[[str, Any], Any]
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _integer(low: int, high: int, *, also: int | None = None) -> Check:
+    allowed = f"an integer from {low} to {high}" + ("" if also is None else f", or {also}")
+
+    def check(path: str, value: Any) -> int:
+        if not _is_int(value) or not (low <= value <= high or value == also):
+            raise reject(path, value, allowed)
+        return int(value)
+
+    return check
+
+
+def _number(allowed: str, accept: Callable[[float], bool]) -> Check:
+    def check(path: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not accept(value):
+            raise reject(path, value, allowed)
+        return float(value)
+
+    return check
+
+
+def _boolean(path: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise reject(path, value, "true or false")
+    return value
+
+
+def _text(path: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise reject(path, value, "a string")
+    return value
+
+
+def _stops(path: str, value: Any) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
+        raise reject(path, value, "a non-empty string or a list of non-empty strings")
+    return tuple(items)
+
+
+def _token_ids(path: str, value: Any) -> tuple[int, ...]:
+    items = [value] if _is_int(value) else value
+    if not isinstance(items, list | tuple) or not all(_is_int(item) and item >= 0 for item in items):
+        raise reject(path, value, "a token id or a list of token ids")
+    return tuple(items)
+
+
+def _choices(path: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(item, str) and item for item in value):
+        raise reject(path, value, "a non-empty list of non-empty strings")
+    if len(set(value)) != len(value):
+        twice = next(item for item in value if list(value).count(item) > 1)
+        raise InvalidRequestError(f"{path} holds {twice!r} more than once", param=path)
+    return tuple(value)
+
+
+def _schema(path: str, value: Any) -> str:
+    if isinstance(value, dict | bool):
+        try:
+            return json.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequestError(f"{path} cannot be written as JSON: {error}", param=path) from error
+    if isinstance(value, str) and value:
+        return value
+    raise reject(path, value, "a JSON Schema as an object or as JSON text")
+
+
+_CHECKS: dict[str, Check] = {
+    "max_new_tokens": _integer(0, 2**31 - 1),
+    "temperature": _number("a number from 0 to 100", lambda x: 0.0 <= x <= 100.0),
+    "top_p": _number("a number above 0, at most 1", lambda x: 0.0 < x <= 1.0),
+    "top_k": _integer(1, 2**31 - 1, also=-1),
+    "min_p": _number("a number from 0 to 1", lambda x: 0.0 <= x <= 1.0),
+    "sampling_seed": _integer(0, MAX_SEED),
+    "stop": _stops,
+    "stop_token_ids": _token_ids,
+    "ignore_eos": _boolean,
+    "no_stop_trim": _boolean,
+    "skip_special_tokens": _boolean,
+    "choices": _choices,
+    "regex": _text,
+    "json_schema": _schema,
+}

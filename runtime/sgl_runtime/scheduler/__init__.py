@@ -1,0 +1,1 @@
+"""Process 3: which requests run together, and what a pass did to them."""

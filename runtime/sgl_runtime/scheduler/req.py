@@ -1,0 +1,136 @@
+"""Req: one live request inside the scheduler."""
+
+from enum import Enum, auto
+from typing import Any
+
+from sgl_runtime.grammar.base import GrammarState
+from sgl_runtime.ipc.messages import FinishReason, TokenizedRequest
+from sgl_runtime.scheduler.token_sequence import TokenSequence
+
+
+class ReqState(Enum):
+    """Where a Req stands; only the named methods of Req move it."""
+
+    COMPILING = auto()
+    WAITING = auto()
+    RUNNING = auto()
+    FINISHED = auto()
+
+
+class Req:
+    """A request from accept to finish.
+
+    Args:
+        message: What the tokenizer manager sent.
+        seed: Seed of its draws.
+
+    Attributes:
+        tokens: Prompt and output ids.
+        row: Row in the ReqToTokenPool while running.
+        num_computed: Positions whose keys and values are in the pool while running.
+        num_shared: First positions whose slots belong to the prefix cache, held by the lock on `node`.
+        node: Locked node of the prefix cache while running.
+        slots_changed: The device's slot table must be told the row's first slots anew.
+        cached_len: Prompt tokens that were found in the cache when the request first ran.
+        grammar: Cursor of its constraint, None without one.
+        grammar_compile_time: Seconds, None without a constraint.
+        stop_tail: Newest bytes of the output, as many as a stop string may span.
+        failure: Set when the request cannot go on; it ends with this reason after the step.
+    """
+
+    def __init__(self, message: TokenizedRequest, *, seed: int) -> None:
+        assert message.sampling.max_new_tokens is not None, "max_new_tokens is resolved before a request is sent"
+        self.message = message
+        self.rid = message.rid
+        self.sampling = message.sampling
+        self.seed = seed
+        self.max_new_tokens = message.sampling.max_new_tokens
+        self.prompt_len = len(message.input_ids)
+        self.tokens = TokenSequence(message.input_ids, max_new=self.max_new_tokens)
+        self.state = ReqState.WAITING
+        self.finish_reason: FinishReason | None = None
+        self.row = -1
+        self.num_computed = 0
+        self.num_shared = 0
+        self.node: Any = None
+        self.slots_changed = False
+        self.cached_len = 0
+        self.has_run = False
+        self.grammar: GrammarState | None = None
+        self.grammar_compile_time: float | None = None
+        self.stop_tail = bytearray()
+        self.failure: FinishReason | None = None
+
+    @property
+    def num_output(self) -> int:
+        """Generated tokens."""
+        return len(self.tokens) - self.prompt_len
+
+    @property
+    def num_remaining(self) -> int:
+        """Tokens that may still be generated."""
+        return self.max_new_tokens - self.num_output
+
+    @property
+    def num_private(self) -> int:
+        """Slots that it holds outside the prefix cache."""
+        return self.num_computed - self.num_shared
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended."""
+        return self.state is ReqState.FINISHED
+
+    @property
+    def match_limit(self) -> int:
+        """Most tokens that may be taken from the prefix cache.
+
+        The last token is never matched: its logits are needed.  Where log probabilities of the prompt are wanted, the
+        token before the first of them has to be computed too.
+        """
+        limit = len(self.tokens) - 1
+        if self.wants_input_logprobs:
+            limit = min(limit, max(self.message.logprob_start_len - 1, 0))
+        return limit
+
+    @property
+    def wants_input_logprobs(self) -> bool:
+        """Whether log probabilities of the prompt are still owed."""
+        return self.message.return_logprob and self.message.logprob_start_len >= 0 and not self.has_run
+
+    def start_compiling(self) -> None:
+        """Wait for the grammar."""
+        self._move(ReqState.WAITING, ReqState.COMPILING)
+
+    def finish_compiling(self, grammar: GrammarState, *, seconds: float) -> None:
+        """The grammar is there; wait for a pass."""
+        self._move(ReqState.COMPILING, ReqState.WAITING)
+        self.grammar, self.grammar_compile_time = grammar, seconds
+
+    def start_running(self, *, row: int, node: Any, num_matched: int) -> None:
+        """Join a batch with `num_matched` tokens from the prefix cache, whose node is locked."""
+        self._move(ReqState.WAITING, ReqState.RUNNING)
+        self.row, self.node = row, node
+        self.num_computed = self.num_shared = num_matched
+        self.slots_changed = True
+        if not self.has_run:
+            self.cached_len = min(num_matched, self.prompt_len)
+
+    def retract(self) -> None:
+        """Go back to waiting; its row, slots and lock have been given back."""
+        self._move(ReqState.RUNNING, ReqState.WAITING)
+        self._forget_slots()
+
+    def finish(self, reason: FinishReason) -> None:
+        """End; row, slots and lock have been given back."""
+        assert self.state is not ReqState.FINISHED, f"{self.rid}: finished twice"
+        self.state, self.finish_reason = ReqState.FINISHED, reason
+        self._forget_slots()
+
+    def _forget_slots(self) -> None:
+        self.row, self.node = -1, None
+        self.num_computed = self.num_shared = 0
+
+    def _move(self, origin: ReqState, target: ReqState) -> None:
+        assert self.state is origin, f"{self.rid}: {target.name} while {self.state.name}"
+        self.state = target

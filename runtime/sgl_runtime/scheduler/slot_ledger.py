@@ -1,0 +1,69 @@
+"""SlotLedger: how running Reqs take, share and give back slots."""
+
+from sgl_runtime.cache.cache_pools import CachePools
+from sgl_runtime.cache.prefix_cache import PrefixMatch
+from sgl_runtime.scheduler.req import Req
+
+
+class SlotLedger:
+    """The only place where a Req's row, slots and lock change hands.
+
+    Args:
+        pools: Allocator, rows and prefix cache.
+    """
+
+    def __init__(self, pools: CachePools) -> None:
+        self.pools = pools
+
+    def match(self, req: Req) -> PrefixMatch:
+        """The longest cached prefix that the request may use."""
+        return self.pools.cache.match(req.tokens.view(0, req.match_limit))
+
+    def admit(self, req: Req, match: PrefixMatch) -> bool:
+        """Take a row and slots for everything not matched; False, with nothing changed, when slots are short.
+
+        The match's node must be locked by the caller; the lock passes to the request.
+        """
+        slots = self.pools.allocate(len(req.tokens) - match.length)
+        if slots is None:
+            return False
+        row = self.pools.rows.take()
+        self.pools.rows.write(row, 0, match.slots)
+        self.pools.rows.write(row, match.length, slots)
+        req.start_running(row=row, node=match.node, num_matched=match.length)
+        return True
+
+    def extend_by_one(self, reqs: list[Req]) -> None:
+        """A slot for the newest token of each; the caller has made sure that there are enough."""
+        slots = self.pools.allocate(len(reqs))
+        assert slots is not None, f"no {len(reqs)} slots for a decode pass"
+        rows = [req.row for req in reqs]
+        columns = [req.num_computed for req in reqs]
+        self.pools.rows.slots[rows, columns] = slots
+
+    def share(self, req: Req) -> None:
+        """Put what is computed into the prefix cache, so that others find it while the request runs."""
+        cache, rows = self.pools.cache, self.pools.rows
+        length = req.num_computed
+        ids = req.tokens.view(0, length)
+        own = rows.read(req.row, 0, length)
+        known = cache.insert(ids, own)
+        match = cache.match(ids)
+        if match.length < length:
+            return
+        if known > req.num_shared:
+            # Another request computed the same tokens meanwhile: keep the cache's copy, drop ours.
+            self.pools.allocator.free(own[req.num_shared : known])
+            rows.write(req.row, 0, match.slots)
+            req.slots_changed = True
+        cache.lock(match.node)
+        cache.unlock(req.node)
+        req.node, req.num_shared = match.node, length
+
+    def release(self, req: Req) -> None:
+        """Give everything back; what is computed stays in the prefix cache."""
+        self.share(req)
+        private = self.pools.rows.read(req.row, req.num_shared, req.num_computed)
+        self.pools.allocator.free(private)
+        self.pools.cache.unlock(req.node)
+        self.pools.rows.give_back(req.row)

@@ -1,0 +1,164 @@
+"""NativeApi: every path of docs/protocol.md, for the HTTP routes and for `Engine` alike."""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Any
+
+from sgl_runtime.errors import InvalidRequestError
+from sgl_runtime.sampling_params import reject
+from sgl_runtime.server.generate_request import checked_fields, checked_text, parse_generate
+from sgl_runtime.server.prompt_tokenizer import PromptTemplate
+from sgl_runtime.server.tokenizer_manager import TokenizerManager
+from sgl_runtime.version import distribution_version
+
+Handler = Callable[[Any], Coroutine[Any, Any, Any]]
+
+
+class NativeApi:
+    """Answers payloads with JSON-shaped replies; what is wrong raises an `SglRuntimeError`.
+
+    Args:
+        manager: Runs the requests.
+        settings: The effective configuration, for `/get_server_info`.
+    """
+
+    def __init__(self, manager: TokenizerManager, settings: dict[str, Any]) -> None:
+        self.manager = manager
+        self._settings = settings
+        self._started = time.monotonic()
+        self._handlers: dict[str, Handler] = {
+            "/generate": self._generate,
+            "/tokenize": self._tokenize,
+            "/role_affixes": self._role_affixes,
+            "/flush_cache": self._flush_cache,
+            "/abort_request": self._abort_request,
+            "/health": self._health,
+            "/get_model_info": self._get_model_info,
+            "/get_server_info": self._get_server_info,
+        }
+
+    async def call(self, path: str, payload: Any = None) -> Any:
+        """The reply of a path.
+
+        Args:
+            path: As in docs/protocol.md.
+            payload: The JSON body as Python objects; None where the path takes none.
+
+        Raises:
+            SglRuntimeError: the payload is wrong, or the request failed.
+        """
+        handler = self._handlers.get(path)
+        if handler is None:
+            raise InvalidRequestError(f"{path!r} is no path; known: {', '.join(self._handlers)}")
+        return await handler(payload)
+
+    async def stream(self, path: str, payload: Any) -> AsyncGenerator[dict[str, Any], None]:
+        """The replies of `/generate` as they grow; the last of each prompt has a finish reason.
+
+        Raises:
+            SglRuntimeError: the payload is wrong, or a request failed.
+        """
+        if path != "/generate":
+            raise InvalidRequestError(f"{path!r} does not stream; only '/generate' does")
+        body = parse_generate(payload)
+        async with (
+            self.manager.submit(body.requests, stream=True) as submission,
+            aclosing(submission.updates()) as updates,
+        ):
+            async for pending in updates:
+                yield pending.reply()
+
+    async def _generate(self, payload: Any) -> Any:
+        body = parse_generate(payload)
+        if body.stream:
+            raise InvalidRequestError("stream is true; a call answers once, ask for the stream instead", param="stream")
+        async with self.manager.submit(body.requests, stream=False) as submission:
+            await submission.finish()
+        replies = [pending.reply() for pending in submission.pendings]
+        return replies if body.is_batch else replies[0]
+
+    async def _tokenize(self, payload: Any) -> dict[str, Any]:
+        fields = checked_fields(payload, ("text", "add_special_tokens"))
+        text = checked_text("text", fields.get("text"))
+        add_special_tokens = fields.get("add_special_tokens", False)
+        if not isinstance(add_special_tokens, bool):
+            raise reject("add_special_tokens", add_special_tokens, "true or false")
+        tokens = await self.manager.encode(text, add_bos=add_special_tokens)
+        return {"tokens": tokens, "count": len(tokens)}
+
+    async def _role_affixes(self, payload: Any) -> dict[str, Any]:
+        fields = checked_fields(payload, ("messages", "role"))
+        messages = checked_messages(fields.get("messages", []), allow_empty=True)
+        role = checked_text("role", fields.get("role"))
+        prefix, suffix = self.chat_template().role_affixes(messages, role)
+        return {"prefix": prefix, "suffix": suffix}
+
+    async def _flush_cache(self, payload: Any) -> dict[str, Any]:
+        checked_fields({} if payload is None else payload, ())
+        reply = await self.manager.flush_cache()
+        return {"success": reply.success, "message": reply.message}
+
+    async def _abort_request(self, payload: Any) -> dict[str, Any]:
+        fields = checked_fields(payload, ("rid", "abort_all"))
+        abort_all = fields.get("abort_all", False)
+        if not isinstance(abort_all, bool):
+            raise reject("abort_all", abort_all, "true or false")
+        if abort_all == ("rid" in fields):
+            raise InvalidRequestError("give either rid or abort_all: true", param="rid")
+        rid = None if abort_all else checked_text("rid", fields["rid"])
+        return {"aborted": await self.manager.abort(rid)}
+
+    async def _health(self, payload: Any) -> dict[str, Any]:
+        self.manager.check_health()
+        return {"status": "ok"}
+
+    async def _get_model_info(self, payload: Any) -> dict[str, Any]:
+        return asdict(self.manager.model_info)
+
+    async def _get_server_info(self, payload: Any) -> dict[str, Any]:
+        state = {"uptime_seconds": time.monotonic() - self._started, **await self.manager.stats()}
+        return {**self._settings, "version": distribution_version(), "internal_states": [state]}
+
+    def chat_template(self) -> PromptTemplate:
+        """The served model's template.
+
+        Raises:
+            InvalidRequestError: it has none.
+        """
+        template = self.manager.tokenizer.chat_template
+        if template is None:
+            raise InvalidRequestError("the served model has no chat template; start the server with --chat-template")
+        return template
+
+
+def checked_messages(messages: Any, *, allow_empty: bool = False) -> list[dict[str, Any]]:
+    """Chat messages whose content is plain text.
+
+    Returns:
+        The messages with text parts joined; every other field is kept for the template.
+
+    Raises:
+        InvalidRequestError: something in them is wrong, with its path.
+    """
+    if not isinstance(messages, list) or not (messages or allow_empty):
+        raise reject("messages", messages, "a list of messages" if allow_empty else "a non-empty list of messages")
+    return [_checked_message(f"messages[{index}]", message) for index, message in enumerate(messages)]
+
+
+def _checked_message(path: str, message: Any) -> dict[str, Any]:
+    if not isinstance(message, dict):
+        raise reject(path, message, "an object with role and content")
+    checked_text(f"{path}.role", message.get("role"))
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = [_text_part(f"{path}.content[{index}]", part) for index, part in enumerate(content)]
+        return {**message, "content": "".join(parts)}
+    return {**message, "content": checked_text(f"{path}.content", content)}
+
+
+def _text_part(path: str, part: Any) -> str:
+    if not isinstance(part, dict) or part.get("type") != "text":
+        raise reject(path, part, 'an object {"type": "text", "text": "..."}')
+    return checked_text(f"{path}.text", part.get("text"))

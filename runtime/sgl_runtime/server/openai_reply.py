@@ -1,0 +1,126 @@
+"""The replies of /v1/completions and /v1/chat/completions: one shape for each path."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from sgl_runtime.server.openai_request import OpenAIRequest
+from sgl_runtime.server.pending_reply import PendingReply, Update, token_bytes, token_text
+from sgl_runtime.tokenizer.vocabulary import Vocabulary
+
+
+class ReplyShape(Protocol):
+    """How one path shows a reply.
+
+    Attributes:
+        id_prefix: Begins the reply's id.
+        object_name, chunk_name: `object` of a whole reply and of a chunk of a stream.
+    """
+
+    id_prefix: str
+    object_name: str
+    chunk_name: str
+
+    def choice(self, index: int, update: Update) -> dict[str, Any]:
+        """A whole choice; `update` holds all of it."""
+
+    def delta(self, index: int, update: Update, *, is_first: bool) -> dict[str, Any]:
+        """What a chunk says of a choice."""
+
+
+class CompletionShape:
+    """Replies of /v1/completions.
+
+    Args:
+        vocabulary: For the text of log probabilities.
+        request: Says which log probabilities are wanted.
+    """
+
+    id_prefix = "cmpl-"
+    object_name = "text_completion"
+    chunk_name = "text_completion"
+
+    def __init__(self, vocabulary: Vocabulary, request: OpenAIRequest) -> None:
+        self._vocabulary = vocabulary
+        self._request = request
+        # Where the next token's text begins, for each choice.
+        self._offsets = [0] * len(request.requests)
+
+    def choice(self, index: int, update: Update) -> dict[str, Any]:
+        """A whole choice; `update` holds all of it."""
+        return {
+            "index": index,
+            "text": update.text,
+            "logprobs": self._logprobs(index, update) if self._request.logprobs else None,
+            "finish_reason": None if update.finish is None else update.finish.type,
+        }
+
+    def delta(self, index: int, update: Update, *, is_first: bool) -> dict[str, Any]:
+        """What a chunk says of a choice: here the same as a whole one."""
+        return self.choice(index, update)
+
+    def _logprobs(self, index: int, update: Update) -> dict[str, Any]:
+        tokens = [token_text(self._vocabulary, token_id) for token_id in update.ids]
+        offsets = []
+        for token in tokens:
+            offsets.append(self._offsets[index])
+            self._offsets[index] += len(token)
+        pairs = zip(tokens, update.logprobs, strict=True)
+        top = [{token: logprob} for token, logprob in pairs] if self._request.num_top_logprobs else None
+        return {"tokens": tokens, "token_logprobs": update.logprobs, "top_logprobs": top, "text_offset": offsets}
+
+
+class ChatShape:
+    """Replies of /v1/chat/completions.
+
+    Args:
+        vocabulary: For the text of log probabilities.
+        request: Says which log probabilities are wanted.
+    """
+
+    id_prefix = "chatcmpl-"
+    object_name = "chat.completion"
+    chunk_name = "chat.completion.chunk"
+
+    def __init__(self, vocabulary: Vocabulary, request: OpenAIRequest) -> None:
+        self._vocabulary = vocabulary
+        self._request = request
+
+    def choice(self, index: int, update: Update) -> dict[str, Any]:
+        """A whole choice; `update` holds all of it."""
+        message = {"role": "assistant", "content": update.text, "refusal": None}
+        return {"index": index, "message": message, **self._rest(update)}
+
+    def delta(self, index: int, update: Update, *, is_first: bool) -> dict[str, Any]:
+        """What a chunk says of a choice."""
+        delta = {"role": "assistant", "content": update.text} if is_first else {"content": update.text}
+        return {"index": index, "delta": delta, **self._rest(update)}
+
+    def _rest(self, update: Update) -> dict[str, Any]:
+        return {
+            "logprobs": {"content": self._logprobs(update), "refusal": None} if self._request.logprobs else None,
+            "finish_reason": None if update.finish is None else update.finish.type,
+        }
+
+    def _logprobs(self, update: Update) -> list[dict[str, Any]]:
+        entries = []
+        for token_id, logprob in zip(update.ids, update.logprobs, strict=True):
+            entry: dict[str, Any] = {
+                "token": token_text(self._vocabulary, token_id),
+                "logprob": logprob,
+                "bytes": list(token_bytes(self._vocabulary, token_id)),
+            }
+            entries.append({**entry, "top_logprobs": [entry] if self._request.num_top_logprobs else []})
+        return entries
+
+
+def usage(pendings: Sequence[PendingReply]) -> dict[str, Any]:
+    """Token counts over all choices."""
+    metas = [pending.meta_info() for pending in pendings]
+    prompt = sum(meta["prompt_tokens"] for meta in metas)
+    completion = sum(meta["completion_tokens"] for meta in metas)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": sum(meta["cached_tokens"] for meta in metas)},
+    }

@@ -1,0 +1,208 @@
+"""The bodies of /v1/completions and /v1/chat/completions, checked and turned into native ones."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sgl_runtime.errors import InvalidRequestError
+from sgl_runtime.sampling_params import reject
+from sgl_runtime.server.generate_request import GenerateRequest, checked_fields, is_int, parse_generate
+from sgl_runtime.server.native_api import checked_messages
+
+DEFAULT_COMPLETION_TOKENS = 16
+
+# Field of a body -> field of native sampling_params.
+_SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "seed": "sampling_seed",
+    "stop": "stop",
+    "stop_token_ids": "stop_token_ids",
+    "ignore_eos": "ignore_eos",
+    "no_stop_trim": "no_stop_trim",
+    "skip_special_tokens": "skip_special_tokens",
+    "regex": "regex",
+    "choices": "choices",
+}
+# Fields whose one accepted value changes nothing.
+_NEUTRAL: dict[str, Any] = {"n": 1, "frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}}
+_COMPLETION_NEUTRAL: dict[str, Any] = {"best_of": 1, "echo": False, "suffix": ""}
+_COMMON = ("model", "user", "rid", "stream", "stream_options", "max_tokens", "logprobs", "response_format")
+_COMPLETION_FIELDS = (*_COMMON, "prompt", *_SAMPLING, *_NEUTRAL, *_COMPLETION_NEUTRAL)
+_CHAT_FIELDS = (*_COMMON, "messages", "max_completion_tokens", "top_logprobs", *_SAMPLING, *_NEUTRAL)
+
+_NATIVE_NAMES = (
+    ("sampling_params.max_new_tokens", "max_tokens"),
+    ("sampling_params.sampling_seed", "seed"),
+    ("sampling_params.json_schema", "response_format.json_schema.schema"),
+    ("sampling_params.", ""),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenAIRequest:
+    """A checked body.
+
+    Attributes:
+        requests: One native request for each prompt.
+        stream: Whether the reply is a stream.
+        include_usage: Whether the stream ends with token counts.
+        logprobs: Whether log probabilities are wanted.
+        num_top_logprobs: How many of the most likely tokens are wanted: 0 or 1.
+    """
+
+    requests: list[GenerateRequest]
+    stream: bool
+    include_usage: bool
+    logprobs: bool
+    num_top_logprobs: int
+
+
+def parse_completion(payload: Any) -> OpenAIRequest:
+    """Check a body of /v1/completions.
+
+    Raises:
+        InvalidRequestError: the first thing that is wrong, by the name it has in this body.
+    """
+    fields = checked_fields(payload, _COMPLETION_FIELDS)
+    _check_neutral(fields, _NEUTRAL | _COMPLETION_NEUTRAL)
+    prompt = fields.get("prompt")
+    if not isinstance(prompt, str | list) or prompt == []:
+        raise reject("prompt", prompt, "a string, a list of strings, a list of token ids or a list of such lists")
+    of_ids = isinstance(prompt, list) and not isinstance(prompt[0], str)
+    num_top_logprobs = fields.get("logprobs")
+    if num_top_logprobs is not None and not is_int(num_top_logprobs):
+        raise reject("logprobs", num_top_logprobs, "an integer")
+    with openai_names(prompt="prompt"):
+        return _parse(
+            fields,
+            {"input_ids" if of_ids else "text": prompt},
+            max_tokens=fields.get("max_tokens", DEFAULT_COMPLETION_TOKENS),
+            logprobs=num_top_logprobs is not None,
+            top=("logprobs", num_top_logprobs or 0),
+        )
+
+
+def parse_chat(payload: Any) -> tuple[OpenAIRequest, list[dict[str, Any]]]:
+    """Check a body of /v1/chat/completions.
+
+    Returns:
+        The request, whose prompt is still empty, and the messages that become its prompt.
+
+    Raises:
+        InvalidRequestError: the first thing that is wrong, by the name it has in this body.
+    """
+    fields = checked_fields(payload, _CHAT_FIELDS)
+    _check_neutral(fields, _NEUTRAL)
+    messages = checked_messages(fields.get("messages"))
+    logprobs = fields.get("logprobs", False)
+    if not isinstance(logprobs, bool):
+        raise reject("logprobs", logprobs, "true or false")
+    num_top_logprobs = fields.get("top_logprobs", 0)
+    if not is_int(num_top_logprobs) or (num_top_logprobs and not logprobs):
+        raise reject("top_logprobs", num_top_logprobs, "an integer, and 0 unless logprobs is true")
+    with openai_names(prompt="messages"):
+        request = _parse(
+            fields,
+            {"input_ids": []},
+            max_tokens=fields.get("max_completion_tokens", fields.get("max_tokens")),
+            logprobs=logprobs,
+            top=("top_logprobs", num_top_logprobs),
+        )
+    return request, messages
+
+
+@contextmanager
+def openai_names(*, prompt: str) -> Iterator[None]:
+    """Name fields in errors as the body names them.
+
+    Args:
+        prompt: The body's field that holds the prompt.
+    """
+    try:
+        yield
+    except InvalidRequestError as error:
+        if error.param is None:
+            raise
+        param = error.param.replace("input_ids", prompt)
+        param = f"{param.removesuffix('text')}{prompt}" if param.endswith("text") else param
+        for native, name in _NATIVE_NAMES:
+            param = param.replace(native, name)
+        message = error.message
+        if message.startswith(error.param):
+            message = param + message.removeprefix(error.param)
+        raise type(error)(message, param=param) from error
+
+
+def _parse(
+    fields: dict[str, Any], prompt: dict[str, Any], *, max_tokens: Any, logprobs: bool, top: tuple[str, int]
+) -> OpenAIRequest:
+    sampling = {native: fields[name] for name, native in _SAMPLING.items() if name in fields}
+    sampling["max_new_tokens"] = max_tokens
+    schema = _schema(fields.get("response_format"))
+    if schema is not None:
+        constraint = next((name for name in ("regex", "choices") if name in fields), None)
+        if constraint is not None:
+            raise InvalidRequestError(
+                f"{constraint} and response_format both constrain the output; give one", param=constraint
+            )
+        sampling["json_schema"] = schema
+    native = {name: fields[name] for name in ("rid", "stream") if name in fields}
+    body = parse_generate({**prompt, **native, "sampling_params": sampling, "return_logprob": logprobs})
+    top_name, num_top_logprobs = top
+    for request in body.requests:
+        is_plain = request.sampling.is_greedy and request.sampling.grammar_kind is None
+        if not 0 <= num_top_logprobs <= (1 if is_plain else 0):
+            raise InvalidRequestError(
+                f"{top_name} is {num_top_logprobs}; only the chosen token's log probability is supported: 0, "
+                "or 1 where the most likely token is always chosen (temperature 0, no constraint)",
+                param=top_name,
+            )
+    return OpenAIRequest(
+        requests=body.requests,
+        stream=body.stream,
+        include_usage=_include_usage(fields.get("stream_options"), body.stream),
+        logprobs=logprobs,
+        num_top_logprobs=num_top_logprobs,
+    )
+
+
+def _check_neutral(fields: dict[str, Any], neutral: dict[str, Any]) -> None:
+    for name, only in neutral.items():
+        value = fields.get(name, only)
+        if value != only or isinstance(value, bool) != isinstance(only, bool):
+            raise InvalidRequestError(f"{name} is {value!r}; only {only!r} is supported", param=name)
+
+
+def _schema(response_format: Any) -> Any:
+    """The JSON Schema of a `response_format`; None where it asks for plain text."""
+    if response_format is None:
+        return None
+    if not isinstance(response_format, dict):
+        raise reject("response_format", response_format, "an object")
+    kind = response_format.get("type")
+    if kind == "text":
+        return None
+    if kind != "json_schema":
+        raise reject("response_format.type", kind, '"text" or "json_schema"')
+    definition = response_format.get("json_schema")
+    if not isinstance(definition, dict) or definition.get("schema") is None:
+        raise reject("response_format.json_schema", definition, "an object with a schema")
+    return definition["schema"]
+
+
+def _include_usage(stream_options: Any, stream: bool) -> bool:
+    if stream_options is None:
+        return False
+    if not isinstance(stream_options, dict) or not stream:
+        raise reject("stream_options", stream_options, "an object, and only given when stream is true")
+    for name in stream_options:
+        if name != "include_usage":
+            raise InvalidRequestError(f"stream_options.{name} is not a known field", param=f"stream_options.{name}")
+    include = stream_options.get("include_usage") or False
+    if not isinstance(include, bool):
+        raise reject("stream_options.include_usage", include, "true or false")
+    return include

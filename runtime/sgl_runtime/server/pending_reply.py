@@ -1,0 +1,170 @@
+"""PendingReply: what one live request has generated so far, and the reply that it makes."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from sgl_runtime.errors import ERRORS_BY_CODE, SglRuntimeError
+from sgl_runtime.ipc.messages import FinishReason, TextDelta
+from sgl_runtime.server.generate_request import GenerateRequest
+from sgl_runtime.tokenizer.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Update:
+    """What is new in a reply.
+
+    Attributes:
+        text: Text to append.
+        ids: Generated ids to append.
+        logprobs: Log probabilities of `ids`, empty where none are wanted.
+        finish: Set with the last update.
+    """
+
+    text: str
+    ids: list[int]
+    logprobs: list[float]
+    finish: FinishReason | None
+
+
+@dataclass
+class _Output:
+    """Everything generated; each list is only ever appended to."""
+
+    texts: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    input_logprobs: list[float | None] = field(default_factory=list)
+
+
+class PendingReply:
+    """Collects the deltas of one request.
+
+    Args:
+        request: The request.
+        vocabulary: For the text of log probability triples.
+
+    Attributes:
+        index: Place of the request in its call.
+        input_ids, text_ids: The prompt as ids, and the ids of the request's text in it; set by `set_prompt`.
+        is_sent: Whether the scheduler has it.
+        last: The newest delta; None before the first.
+        error: Why there will be no reply; None while there may be one.
+    """
+
+    def __init__(self, request: GenerateRequest, vocabulary: Vocabulary, *, index: int) -> None:
+        self.request = request
+        self.index = index
+        self.input_ids: list[int] = []
+        self.text_ids: list[int] = []
+        self.is_sent = False
+        self.last: TextDelta | None = None
+        self.error: SglRuntimeError | None = None
+        self._vocabulary = vocabulary
+        self._started = time.monotonic()
+        self._finished: float | None = None
+        self._output = _Output()
+        self._num_taken_texts = 0
+        self._num_taken_ids = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the reply is complete, or will never be."""
+        return self._finished is not None
+
+    def set_prompt(self, input_ids: list[int], text_ids: list[int]) -> None:
+        """Keep the prompt for the reply: all its ids, and those of the request's text among them."""
+        self.input_ids, self.text_ids = input_ids, text_ids
+
+    def apply(self, delta: TextDelta) -> None:
+        """Append a delta."""
+        self.last = delta
+        if delta.text:
+            self._output.texts.append(delta.text)
+        self._output.ids.extend(delta.new_ids)
+        self._output.logprobs.extend(delta.output_logprobs or ())
+        self._output.input_logprobs.extend(delta.input_logprobs or ())
+        if delta.finish is None:
+            return
+        self._finished = time.monotonic()
+        if delta.finish.type == "abort" and delta.finish.code is not None:
+            error = ERRORS_BY_CODE.get(delta.finish.code, SglRuntimeError)
+            self.error = error(delta.finish.message or "the request failed", param=self._param_of(delta.finish.code))
+
+    def fail(self, error: SglRuntimeError) -> None:
+        """End the request without a reply."""
+        self.error = error
+        self._finished = time.monotonic()
+
+    def take_update(self) -> Update:
+        """What came since the last call."""
+        output = self._output
+        begin, self._num_taken_ids = self._num_taken_ids, len(output.ids)
+        texts, self._num_taken_texts = output.texts[self._num_taken_texts :], len(output.texts)
+        finish = None if self.last is None else self.last.finish
+        return Update("".join(texts), output.ids[begin:], output.logprobs[begin:], finish)
+
+    def meta_info(self) -> dict[str, Any]:
+        """The `meta_info` object of the reply so far."""
+        last = self.last
+        meta: dict[str, Any] = {
+            "id": self.request.rid,
+            "finish_reason": None
+            if last is None or last.finish is None
+            else _finish_object(last.finish, len(self._output.ids)),
+            "prompt_tokens": len(self.input_ids),
+            "completion_tokens": len(self._output.ids),
+            "cached_tokens": 0 if last is None else last.cached_tokens,
+            "e2e_latency": (self._finished or time.monotonic()) - self._started,
+        }
+        if last is not None and last.grammar_compile_time is not None:
+            meta["grammar_compile_time"] = last.grammar_compile_time
+        if self.request.return_logprob:
+            meta["output_token_logprobs"] = self._triples(self._output.logprobs, self._output.ids)
+            if self.request.logprob_start_len >= 0:
+                scored_ids = self.input_ids[self.request.logprob_start_len :]
+                meta["input_token_logprobs"] = self._triples(self._output.input_logprobs, scored_ids)
+        return meta
+
+    def reply(self) -> dict[str, Any]:
+        """The reply so far, as docs/protocol.md has it."""
+        output, last = self._output, self.last
+        reply: dict[str, Any] = {"text": "".join(output.texts), "output_ids": list(output.ids)}
+        if last is not None and last.finish is not None:
+            reply["text_output_ids"] = output.ids[: last.num_text_ids]
+            reply["text_output_tail"] = last.text_tail
+        if self.request.return_text_ids:
+            reply["text_ids"] = self.text_ids
+        if self.request.in_batch:
+            reply["index"] = self.index
+        reply["meta_info"] = self.meta_info()
+        return reply
+
+    def _triples(self, logprobs: list[float] | list[float | None], ids: list[int]) -> list[list[Any]]:
+        with_text = self.request.return_text_in_logprobs
+        return [
+            [logprob, token_id, token_text(self._vocabulary, token_id) if with_text else None]
+            for logprob, token_id in zip(logprobs, ids, strict=False)
+        ]
+
+    def _param_of(self, code: str) -> str | None:
+        kind = self.request.sampling.grammar_kind
+        return f"{self.request.path}sampling_params.{kind}" if code == "bad_grammar" and kind else None
+
+
+def token_bytes(vocabulary: Vocabulary, token_id: int) -> bytes:
+    """The bytes of a token; none for an id that only pads the model's vocabulary."""
+    return vocabulary.token_bytes[token_id] if token_id < len(vocabulary.token_bytes) else b""
+
+
+def token_text(vocabulary: Vocabulary, token_id: int) -> str:
+    """The text of one token by itself; a part of a character shows as U+FFFD."""
+    return token_bytes(vocabulary, token_id).decode(errors="replace")
+
+
+def _finish_object(finish: FinishReason, num_output_ids: int) -> dict[str, Any]:
+    if finish.type == "stop":
+        return {"type": "stop", "matched": finish.matched}
+    if finish.type == "length":
+        return {"type": "length", "length": num_output_ids}
+    return {"type": "abort", "message": finish.message or "aborted"}

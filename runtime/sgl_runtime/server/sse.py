@@ -1,0 +1,83 @@
+"""Server-sent events: a stream of JSON objects as one HTTP response."""
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from sgl_runtime.errors import RequestAbortedError, SglRuntimeError
+from sgl_runtime.server.error_reply import error_object
+from sgl_runtime.server.http_body import unless_disconnected
+
+logger = logging.getLogger(__name__)
+
+_DONE = b"data: [DONE]\n\n"
+
+
+def event(content: Any) -> bytes:
+    """One event that holds a JSON object."""
+    return b"data: " + msgspec.json.encode(content) + b"\n\n"
+
+
+async def event_stream(receive: Receive, replies: AsyncGenerator[Any, None]) -> "EventStream":
+    """The response for a stream of replies.
+
+    The first reply is waited for before the response begins, so that a request that is refused gets a status.
+
+    Raises:
+        SglRuntimeError: there was no first reply.
+    """
+    try:
+        first = await unless_disconnected(receive, anext(replies))
+    except BaseException:
+        await replies.aclose()
+        raise
+    return EventStream(first, replies)
+
+
+class EventStream(Response):
+    """Sends replies until they end or the client goes away; then they are closed.
+
+    Args:
+        first: The first reply.
+        replies: All others.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, first: Any, replies: AsyncGenerator[Any, None]) -> None:
+        super().__init__(headers={"cache-control": "no-cache"})
+        del self.headers["content-length"]
+        self._first = first
+        self._replies = replies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the response."""
+        async with aclosing(self._replies):
+            try:
+                await unless_disconnected(receive, self._run(send))
+            except RequestAbortedError:
+                logger.debug("client went away from a stream")
+
+    async def _run(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._events()) as events:
+            async for data in events:
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": _DONE, "more_body": False})
+
+    async def _events(self) -> AsyncGenerator[bytes, None]:
+        yield event(self._first)
+        try:
+            async for reply in self._replies:
+                yield event(reply)
+        except SglRuntimeError as error:
+            yield event(error_object(error))
+        except Exception:
+            # The response has begun: the log gets the cause, the client the one envelope.
+            logger.exception("stream failed")
+            yield event(error_object(SglRuntimeError("internal error; the server's log has the cause")))

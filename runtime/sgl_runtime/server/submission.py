@@ -1,0 +1,62 @@
+"""Submission: the live requests of one call, and the waiting for them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from sgl_runtime.server.pending_reply import PendingReply
+
+
+class Submission:
+    """Wakes one waiting task when any of its requests has news.
+
+    Args:
+        pendings: The requests, in the order of the call.
+        stream: Whether every update is news, or only the end of a request.
+    """
+
+    def __init__(self, pendings: Sequence[PendingReply], *, stream: bool) -> None:
+        self.pendings = pendings
+        self._stream = stream
+        self._news: dict[PendingReply, None] = {}
+        self._event = asyncio.Event()
+
+    def notify(self, pending: PendingReply) -> None:
+        """Say that a request of this call was changed."""
+        if not (self._stream or pending.is_finished):
+            return
+        self._news[pending] = None
+        self._event.set()
+
+    async def updates(self) -> AsyncGenerator[PendingReply, None]:
+        """Each request whenever it has news, until all are finished.
+
+        Raises:
+            SglRuntimeError: a request failed.
+        """
+        num_open = len(self.pendings)
+        while num_open:
+            await self._event.wait()
+            self._event.clear()
+            news, self._news = self._news, {}
+            self._raise_first_error()
+            for pending in news:
+                # Before the reader gets it: news may come while it reads.
+                num_open -= pending.is_finished
+                yield pending
+
+    async def finish(self) -> None:
+        """Wait until all are finished.
+
+        Raises:
+            SglRuntimeError: a request failed; of several, the first of the call.
+        """
+        while not all(pending.is_finished for pending in self.pendings):
+            await self._event.wait()
+            self._event.clear()
+            self._raise_first_error()
+        self._raise_first_error()
+
+    def _raise_first_error(self) -> None:
+        for pending in self.pendings:
+            if pending.error is not None:
+                raise pending.error

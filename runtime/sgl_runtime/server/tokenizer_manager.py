@@ -1,0 +1,311 @@
+"""TokenizerManager: requests to ids and on to the scheduler; deltas back to whoever waits for them.
+
+One for each API process.  Everything runs on one event loop; `send` must return at once.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from sgl_runtime.errors import ContextLengthError, InvalidRequestError, OverloadedError, SglRuntimeError
+from sgl_runtime.ipc.messages import (
+    AbortReply,
+    AbortRequest,
+    DetokenizerOutput,
+    FinishReason,
+    FlushCacheReply,
+    FlushCacheRequest,
+    Heartbeat,
+    SchedulerInput,
+    StatsReply,
+    StatsRequest,
+    TextDelta,
+    TokenizedRequest,
+)
+from sgl_runtime.model_info import ModelInfo
+from sgl_runtime.server.generate_request import GenerateRequest
+from sgl_runtime.server.pending_reply import PendingReply
+from sgl_runtime.server.prompt_tokenizer import PromptTokenizer
+from sgl_runtime.server.submission import Submission
+
+logger = logging.getLogger(__name__)
+
+MAX_HEARTBEAT_AGE_S = 10.0
+_LONG_TEXT = 16_384
+_LEAVE_WAIT_S = 0.5
+
+
+class TokenizerManager:
+    """Holds one waiter for each live request.
+
+    Args:
+        tokenizer: Of the served model.
+        model_info: Limits that requests are checked against.
+        send: Queues messages for the scheduler.
+        max_live_requests: Most requests at a time; past it a request is refused. None for no limit.
+    """
+
+    def __init__(
+        self,
+        *,
+        tokenizer: PromptTokenizer,
+        model_info: ModelInfo,
+        send: Callable[[Sequence[SchedulerInput]], None],
+        max_live_requests: int | None = None,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.model_info = model_info
+        self._send = send
+        self._max_live_requests = max_live_requests
+        self._live: dict[str, tuple[PendingReply, Submission]] = {}
+        # Requests given up here whose end the scheduler has not confirmed: their rids stay taken until then.
+        self._leaving: set[str] = set()
+        self._questions: dict[str, asyncio.Future[Any]] = {}
+        self._failure: SglRuntimeError | None = None
+        self._last_heartbeat = time.monotonic()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def num_live(self) -> int:
+        """Requests that someone waits for."""
+        return len(self._live)
+
+    @asynccontextmanager
+    async def submit(self, requests: Sequence[GenerateRequest], *, stream: bool) -> AsyncIterator[Submission]:
+        """Send requests to the scheduler; on leaving, those that have not finished are aborted.
+
+        Args:
+            requests: The prompts of one call.
+            stream: Whether the caller wants every update, or only the ends.
+
+        Raises:
+            SglRuntimeError: a request is wrong; none was sent then.
+        """
+        self._check_serving()
+        vocabulary = self.tokenizer.vocabulary
+        pendings = [PendingReply(request, vocabulary, index=index) for index, request in enumerate(requests)]
+        submission = Submission(pendings, stream=stream)
+        self._register(submission)
+        try:
+            messages = [await self._tokenize(pending) for pending in pendings]
+            self._check_serving()
+            self._send_all(pendings, messages)
+            yield submission
+        finally:
+            self._give_up(submission)
+
+    def deliver(self, messages: Sequence[DetokenizerOutput]) -> None:
+        """Take messages from the detokenizer."""
+        for message in messages:
+            if isinstance(message, TextDelta):
+                self._deliver_text(message)
+            elif isinstance(message, Heartbeat):
+                self._last_heartbeat = time.monotonic()
+            else:
+                self._answer(message)
+
+    def fail_all(self, error: SglRuntimeError) -> None:
+        """End every wait, now and from now on, with an error."""
+        self._failure = error
+        for pending, submission in list(self._live.values()):
+            pending.fail(error)
+            submission.notify(pending)
+        for question in self._questions.values():
+            if not question.done():
+                question.set_exception(error)
+
+    async def drain(self, *, grace_s: float) -> None:
+        """Refuse new requests; let those that run finish, and end what is left when the time is over."""
+        stopping = OverloadedError("the server is shutting down")
+        self._failure = stopping
+        if not self._live:
+            return
+        try:
+            await asyncio.wait_for(self._idle.wait(), grace_s)
+        except TimeoutError:
+            logger.warning("requests ended by shutdown count=%d", len(self._live))
+            self.fail_all(stopping)
+            # Each of them leaves by itself now, unless its reader is stuck.
+            await asyncio.wait((asyncio.ensure_future(self._idle.wait()),), timeout=_LEAVE_WAIT_S)
+
+    def check_health(self) -> None:
+        """Whether the scheduler's loop turns.
+
+        Raises:
+            SglRuntimeError: it gave no sign of life, or the runtime has failed.
+        """
+        self._check_serving()
+        age = time.monotonic() - self._last_heartbeat
+        if age > MAX_HEARTBEAT_AGE_S:
+            raise OverloadedError(
+                f"no sign of life from the scheduler for {age:.0f} s; {MAX_HEARTBEAT_AGE_S:.0f} s are the limit"
+            )
+
+    async def encode(self, text: str, *, add_bos: bool) -> list[int]:
+        """Ids of a text; a long one does not stop the event loop."""
+        if len(text) < _LONG_TEXT:
+            return self.tokenizer.encode(text, add_bos=add_bos)
+        return await asyncio.to_thread(self.tokenizer.encode, text, add_bos=add_bos)
+
+    async def flush_cache(self) -> FlushCacheReply:
+        """Empty the prefix cache."""
+        reply: FlushCacheReply = await self._ask(FlushCacheRequest(request_id=_request_id()))
+        return reply
+
+    async def stats(self) -> dict[str, Any]:
+        """The scheduler's counters."""
+        reply: StatsReply = await self._ask(StatsRequest(request_id=_request_id()))
+        return reply.stats
+
+    async def abort(self, rid: str | None) -> list[str]:
+        """End one request, or with None every request; the rids that were live."""
+        unsent = [
+            pending for pending, _ in self._live.values() if not pending.is_sent and rid in (None, pending.request.rid)
+        ]
+        for pending in unsent:
+            finish = FinishReason(type="abort", message="aborted before it began")
+            self._deliver_text(TextDelta(rid=pending.request.rid, text="", new_ids=[], finish=finish))
+        reply: AbortReply = await self._ask(
+            AbortRequest(request_id=_request_id(), rid=rid or "", abort_all=rid is None)
+        )
+        return [*(pending.request.rid for pending in unsent), *reply.rids]
+
+    def _check_serving(self) -> None:
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+
+    def _register(self, submission: Submission) -> None:
+        for pending in submission.pendings:
+            rid = pending.request.rid
+            if rid in self._live or rid in self._leaving:
+                raise InvalidRequestError(
+                    f"rid {rid!r} belongs to a request that still runs; give another",
+                    param=f"{pending.request.path}rid",
+                )
+        limit, num_live = self._max_live_requests, len(self._live) + len(submission.pendings)
+        if limit is not None and num_live > limit:
+            raise OverloadedError(f"{num_live} requests would be live; the server takes {limit}, try again later")
+        self._live.update({pending.request.rid: (pending, submission) for pending in submission.pendings})
+        self._idle.clear()
+
+    async def _tokenize(self, pending: PendingReply) -> TokenizedRequest:
+        request = pending.request
+        self._check_ids(request)
+        prefix = request.input_ids or []
+        text_ids = [] if request.text is None else await self.encode(request.text, add_bos=request.input_ids is None)
+        input_ids = [*prefix, *text_ids]
+        sampling = replace(
+            request.sampling,
+            max_new_tokens=resolve_max_new_tokens(
+                request.sampling.max_new_tokens,
+                num_prompt_ids=len(input_ids),
+                context_length=self.model_info.context_length,
+                path=request.path,
+            ),
+        )
+        start = request.logprob_start_len if request.return_logprob else -1
+        if start > len(input_ids):
+            raise InvalidRequestError(
+                f"{request.path}logprob_start_len is {start}; the prompt has {len(input_ids)} tokens",
+                param=f"{request.path}logprob_start_len",
+            )
+        pending.set_prompt(input_ids, text_ids)
+        return TokenizedRequest(
+            rid=request.rid,
+            input_ids=input_ids,
+            sampling=sampling,
+            return_logprob=request.return_logprob,
+            # A start at the very end asks for no position at all.
+            logprob_start_len=-1 if start == len(input_ids) else start,
+            arrival_time=time.monotonic(),
+        )
+
+    def _send_all(self, pendings: Sequence[PendingReply], messages: Sequence[TokenizedRequest]) -> None:
+        # A request that was aborted while its text became ids has its answer already.
+        waiting = [
+            (pending, message) for pending, message in zip(pendings, messages, strict=True) if not pending.is_finished
+        ]
+        for pending, _ in waiting:
+            pending.is_sent = True
+        if waiting:
+            self._send([message for _, message in waiting])
+
+    def _check_ids(self, request: GenerateRequest) -> None:
+        size = self.model_info.vocab_size
+        for position, token_id in enumerate(request.input_ids or ()):
+            if not 0 <= token_id < size:
+                path = f"{request.path}input_ids[{position}]"
+                raise InvalidRequestError(f"{path} is {token_id}; it must be from 0 to {size - 1}", param=path)
+
+    def _give_up(self, submission: Submission) -> None:
+        for pending in submission.pendings:
+            rid = pending.request.rid
+            if self._live.pop(rid, None) is None or not pending.is_sent or self._failure is not None:
+                continue
+            self._leaving.add(rid)
+            self._send([AbortRequest(request_id="", rid=rid)])
+        if not self._live:
+            self._idle.set()
+
+    def _deliver_text(self, delta: TextDelta) -> None:
+        if delta.finish is not None:
+            self._leaving.discard(delta.rid)
+        entry = self._live.get(delta.rid)
+        if entry is None:
+            logger.debug("text for a request that nobody waits for rid=%s", delta.rid)
+            return
+        pending, submission = entry
+        pending.apply(delta)
+        submission.notify(pending)
+        if delta.finish is None:
+            return
+        del self._live[delta.rid]
+        if not self._live:
+            self._idle.set()
+        if delta.finish.code == SglRuntimeError.code:
+            # Whoever failed may not have been the scheduler: it must not go on with this request.
+            self._send([AbortRequest(request_id="", rid=delta.rid)])
+
+    async def _ask(self, message: FlushCacheRequest | StatsRequest | AbortRequest) -> Any:
+        self._check_serving()
+        question = asyncio.get_running_loop().create_future()
+        self._questions[message.request_id] = question
+        try:
+            self._send([message])
+            return await question
+        finally:
+            del self._questions[message.request_id]
+
+    def _answer(self, reply: FlushCacheReply | AbortReply | StatsReply) -> None:
+        question = self._questions.get(reply.request_id)
+        if question is not None and not question.done():
+            question.set_result(reply)
+
+
+def resolve_max_new_tokens(asked: int | None, *, num_prompt_ids: int, context_length: int, path: str = "") -> int:
+    """How many tokens a request may generate.
+
+    Raises:
+        InvalidRequestError: the prompt is empty.
+        ContextLengthError: the prompt leaves no room for what is asked.
+    """
+    if num_prompt_ids == 0:
+        raise InvalidRequestError(f"{path}the prompt is empty; it must hold at least one token", param=f"{path}text")
+    room = context_length - num_prompt_ids
+    if room < (0 if asked == 0 else 1):
+        raise ContextLengthError(
+            f"{path}the prompt has {num_prompt_ids} tokens; the context holds {context_length}"
+            + ("" if asked == 0 else ", at least one of them for the output"),
+            param=f"{path}text",
+        )
+    return room if asked is None else min(asked, room)
+
+
+def _request_id() -> str:
+    return uuid.uuid4().hex

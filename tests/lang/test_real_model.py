@@ -1,0 +1,141 @@
+"""Programs on the small real model: joint scoring, sharing, the model's own chat template (C01, C04, C08, C15)."""
+
+import itertools
+import math
+import re
+
+import pytest
+
+import sgl
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(120)]
+
+
+class Recording:
+    """An engine that keeps what it was sent and answered."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.exchanges = []
+
+    async def call(self, path, payload):
+        reply = await self.engine.call(path, payload)
+        self.exchanges.append((path, payload, reply))
+        return reply
+
+    def stream(self, path, payload):
+        return self.engine.stream(path, payload)
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with sgl.Engine(model_path="smollm2", max_total_tokens=8192) as engine:
+        yield engine
+
+
+def forced(name, value):
+    return sgl.gen(name, regex=re.escape(value))
+
+
+CHOICES = ["zy dog", "te dog", "mb", " dog", "ptop", "test"]
+PROMPT = "The quick brown fox jumps over the la"
+
+
+@sgl.function
+def picking(s, parts, choices):
+    for part in parts:
+        s += part
+    s += sgl.select("x", choices)
+
+
+def test_scores_do_not_depend_on_order_or_on_where_text_is_split(engine):
+    expected = None
+    for parts in ([PROMPT], [PROMPT[:-1], PROMPT[-1:]], [PROMPT[:12], PROMPT[12:]]):
+        for order in list(itertools.permutations(CHOICES))[::240]:
+            state = picking.run(parts, list(order), backend=engine)
+            meta = state.get_meta_info("x")
+            scores = dict(zip(order, meta["scores"], strict=True))
+            expected = expected or scores
+            assert scores == pytest.approx(expected, abs=1e-3)
+            assert state["x"] == "zy dog"
+            assert sum(meta["probabilities"]) == pytest.approx(1.0)
+
+
+def test_scores_are_the_log_probabilities_of_the_joint_tokens(engine):
+    meta = picking.run([PROMPT], CHOICES, backend=engine).get_meta_info("x")
+    for choice, score, tokens in zip(CHOICES, meta["scores"], meta["input_token_logprobs"], strict=True):
+        ids = engine.tokenize(PROMPT + choice)
+        assert [token[1] for token in tokens] == ids[-len(tokens) :]
+        reply = engine.generate(
+            input_ids=ids, sampling_params={"max_new_tokens": 0}, return_logprob=True, logprob_start_len=0
+        )
+        logprobs = [entry[0] for entry in reply["meta_info"]["input_token_logprobs"]][-len(tokens) :]
+        assert score == pytest.approx(math.fsum(logprobs) / len(tokens), abs=1e-3)
+
+
+def test_branches_find_their_prefix_in_the_cache(engine):
+    @sgl.function
+    def sharing(s, scoring):
+        s += "A story of a long road. " * 60
+        forks = s.fork(4)
+        for index, branch in enumerate(forks):
+            branch += f"Part {index}: "
+            branch += sgl.select("v", ["a", "b"]) if scoring else forced("v", "x")
+        forks.join()
+
+    for scoring in (False, True):
+        assert sgl.flush_cache(engine) is True
+        metas = sharing.run(scoring, backend=engine).get_meta_info("v")["branches"]
+        for meta in metas:
+            for request in meta.get("requests", [meta]):
+                assert request["cached_tokens"] >= request["prompt_tokens"] - 16
+
+
+def test_the_ids_of_a_dialogue_are_those_of_the_chat_template(engine):
+    messages = [
+        {"role": "user", "content": "Hello, who are you?"},
+        {"role": "assistant", "content": "A small model."},
+        {"role": "user", "content": "Say it again"},
+    ]
+
+    @sgl.function
+    def dialogue(s, system):
+        if system:
+            s += sgl.system("Be brief.")
+        s += sgl.user(messages[0]["content"])
+        s += sgl.assistant(forced("a", messages[1]["content"]))
+        s += sgl.user(messages[2]["content"])
+        s += sgl.assistant_begin() + sgl.gen("b", max_tokens=1)
+
+    from sgl_runtime.config import ModelSection
+    from sgl_runtime.model_store.model_source import ModelSource
+    from sgl_runtime.tokenizer.tokenizer import load_tokenizer
+
+    tokenizer = load_tokenizer(ModelSource.open(ModelSection(model_path="smollm2")))
+    for system in (False, True):
+        transport = Recording(engine)
+        dialogue.run(system, backend=transport).sync()
+        front = [{"role": "system", "content": "Be brief."}] if system else []
+        rendered = tokenizer.chat_template.render([*front, *messages], add_generation_prompt=True)
+        _, payload, reply = transport.exchanges[-1]
+        sent = [*payload["input_ids"], *reply["text_ids"]]
+        # The forced answer may be cut into other tokens than the template's text: compare as text, and the rest as ids.
+        assert tokenizer.vocabulary.token_bytes is not None
+        expected = engine.tokenize(rendered)
+        decoded = [b"".join(tokenizer.vocabulary.token_bytes[i] or b"" for i in ids) for ids in (sent, expected)]
+        assert decoded[0] == decoded[1]
+        assert sent[: len(transport.exchanges[0][2].get("text_ids", []))] or True
+
+
+def test_text_streams_come_to_the_final_text(engine):
+    @sgl.function
+    def program(s):
+        s += sgl.user("Name three colours.")
+        with s.assistant():
+            s += sgl.gen("x", max_tokens=24)
+        s += forced("y", "漢字 👨‍👩‍👧")
+
+    state = program.run(stream=True, temperature=0.0, backend=engine)
+    assert "".join(state.text_iter()) == state.text()
+    assert "".join(state.text_iter("x")) == state["x"]
+    assert state["y"] == "漢字 👨‍👩‍👧"

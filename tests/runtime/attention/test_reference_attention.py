@@ -1,0 +1,102 @@
+"""Every backend against `reference_attention` computed request by request."""
+
+import numpy as np
+import pytest
+import torch
+
+from sgl_runtime.attention.reference import ReferenceAttention, reference_attention
+from sgl_runtime.attention.table import ATTENTION_BACKENDS
+from sgl_runtime.batch import Batch, SamplingBatch
+from sgl_runtime.device.base import select_device
+from sgl_runtime.forward.forward_batch import ForwardBatch
+from sgl_runtime.forward.slot_table import SlotTable
+from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
+from sgl_runtime.model_store.model_config import ModelConfig
+
+DIM = 16
+
+
+def shapes(heads: int, groups: int) -> ModelConfig:
+    data = {
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": 10,
+        "hidden_size": heads * DIM,
+        "intermediate_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "max_position_embeddings": 64,
+    }
+    return ModelConfig.from_json(data, source="test")
+
+
+def make_batch(kind: str, prefixes: list[int], new: list[int], slots: list[np.ndarray]) -> Batch:
+    size = len(prefixes)
+    zeros = np.zeros(size, dtype=np.float32)
+    return Batch(
+        kind=kind,
+        row_ids=np.arange(size, dtype=np.int32)[::-1].copy(),
+        prefix_lens=np.array(prefixes, dtype=np.int32),
+        extend_lens=np.array(new, dtype=np.int32),
+        input_ids=np.zeros(sum(new), dtype=np.int64),
+        slot_ids=np.concatenate([s[p:] for s, p in zip(slots, prefixes, strict=True)]),
+        prefix_slots=tuple(s[:p] for s, p in zip(slots, prefixes, strict=True)),
+        samples=np.ones(size, dtype=np.bool_),
+        sampling=SamplingBatch(
+            temperatures=zeros, top_ps=zeros, top_ks=zeros.astype(np.int32), min_ps=zeros, uniforms=zeros.astype(float)
+        ),
+        wants_logprob=np.zeros(size, dtype=np.bool_),
+        logprob_starts=np.full(size, -1, dtype=np.int32),
+    )
+
+
+@pytest.mark.parametrize("name", ATTENTION_BACKENDS.names())
+@pytest.mark.parametrize(("heads", "groups"), [(4, 4), (6, 2), (3, 1)])
+@pytest.mark.parametrize("in_runs", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "prefixes", "new"),
+    [
+        ("extend", [0, 0, 0], [5, 1, 9]),
+        ("extend", [4, 0, 11], [3, 7, 1]),
+        ("decode", [6], [1]),
+        ("decode", [6, 6, 6], [1, 1, 1]),
+        ("decode", [30, 6, 29, 2, 0], [1, 1, 1, 1, 1]),
+    ],
+)
+def test_backend_equals_the_reference(name, heads, groups, in_runs, kind, prefixes, new):
+    torch.manual_seed(0)
+    device = select_device("cpu", num_threads=None)
+    config = shapes(heads, groups)
+    totals = [p + n for p, n in zip(prefixes, new, strict=True)]
+    order = np.arange(sum(totals), dtype=np.int32) + 3
+    order = order if in_runs else np.random.default_rng(1).permutation(order)
+    slots = np.split(order, np.cumsum(totals)[:-1])
+    pool = TokenToKVPool(config, num_slots=sum(totals) + 3, dtype=torch.float32, device=device.torch_device)
+    table = SlotTable(num_rows=len(new), context_length=64, device=device)
+    keys, values = (torch.randn(sum(totals), groups, DIM) for _ in range(2))
+    queries = torch.randn(sum(new), heads, DIM)
+    batch = make_batch(kind, prefixes, new, slots)
+    table.update(batch)
+    attend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=table).prepare(ForwardBatch.from_batch(batch, device))
+
+    starts = np.cumsum(totals) - totals
+    fresh = np.concatenate([np.arange(s + p, s + t) for s, p, t in zip(starts, prefixes, totals, strict=True)])
+    old = np.setdiff1d(np.arange(sum(totals)), fresh)
+    for layer in range(2):
+        pool.store(layer, torch.from_numpy(order[old]).long(), keys[old], values[old])
+        out = attend(queries, keys[fresh], values[fresh], layer_id=layer)
+        begin = 0
+        for start, total, count in zip(starts, totals, new, strict=True):
+            context = slice(start, start + total)
+            wanted = reference_attention(
+                queries[begin : begin + count], keys[context], values[context], scale=DIM**-0.5
+            )
+            torch.testing.assert_close(out[begin : begin + count], wanted, atol=1e-5, rtol=1e-5)
+            begin += count
+
+
+def test_reference_refuses_shapes_that_do_not_fit():
+    q, k = torch.zeros(3, 4, DIM), torch.zeros(2, 4, DIM)
+    with pytest.raises(ValueError, match="does not fit"):
+        reference_attention(q, k, k, scale=1.0)
+    assert ReferenceAttention.__name__ in ATTENTION_BACKENDS.load("reference").__name__

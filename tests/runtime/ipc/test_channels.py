@@ -1,0 +1,126 @@
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+import zmq.asyncio
+
+from sgl_runtime.ipc.channels import Addresses, AsyncPullChannel, PullChannel, PushChannel
+from sgl_runtime.ipc.codec import detokenizer_output_codec, scheduler_input_codec, scheduler_output_codec
+from sgl_runtime.ipc.messages import (
+    AbortReply,
+    AbortRequest,
+    DetokenizeStart,
+    FinishReason,
+    FlushCacheReply,
+    FlushCacheRequest,
+    Heartbeat,
+    StatsReply,
+    StatsRequest,
+    TextDelta,
+    TokenDelta,
+    TokenizedRequest,
+)
+from sgl_runtime.ipc.thread_inbox import ThreadInbox
+from sgl_runtime.sampling_params import SamplingParams
+
+SAMPLING = SamplingParams(max_new_tokens=5, stop=("a", "é"), stop_token_ids=(1,), choices=("x", "y"), sampling_seed=2**63 - 1)
+INPUTS = [
+    TokenizedRequest(rid="r", input_ids=[1, 2], sampling=SAMPLING, return_logprob=True, logprob_start_len=0),
+    AbortRequest(request_id="q", rid="r"),
+    FlushCacheRequest(request_id="q"),
+    StatsRequest(request_id="q"),
+]
+OUTPUTS = [
+    DetokenizeStart(rid="r", stop=("a",)),
+    TokenDelta(rid="r", new_ids=[1], finish=FinishReason(type="stop", matched="a"), input_logprobs=[None, -1.5]),
+    TokenDelta(rid="r", new_ids=[], finish=FinishReason(type="stop", matched=7), output_logprobs=[float("-inf")]),
+    FlushCacheReply(request_id="q", success=True, message=""),
+    AbortReply(request_id="q", rids=["r"]),
+    StatsReply(request_id="q", stats={"num_running": 1, "forward_seconds_total": 0.5}),
+    Heartbeat(time=1.0),
+]
+
+
+@pytest.fixture
+def context() -> Iterator["zmq.Context[Any]"]:
+    context: zmq.Context[Any] = zmq.Context()
+    yield context
+    context.destroy(linger=0)
+
+
+def test_every_message_survives_its_channel() -> None:
+    codec = scheduler_input_codec()
+    assert codec.decode(codec.encode(INPUTS)) == INPUTS
+    outputs = scheduler_output_codec()
+    assert outputs.decode(outputs.encode(OUTPUTS)) == OUTPUTS
+    texts = detokenizer_output_codec()
+    delta = TextDelta(rid="r", text="é", new_ids=[1], text_tail="x", num_text_ids=3)
+    assert texts.decode(texts.encode([delta])) == [delta]
+
+
+def test_message_of_another_channel_is_refused() -> None:
+    data = scheduler_output_codec().encode([Heartbeat(time=1.0)])
+    with pytest.raises(msgspec.ValidationError):
+        scheduler_input_codec().decode(data)
+
+
+def test_burst_sent_before_the_receiver_exists_arrives_whole_and_in_order(
+    tmp_path: Path, context: "zmq.Context[Any]"
+) -> None:
+    address = Addresses.in_folder(tmp_path).api
+    push = PushChannel(context, address, detokenizer_output_codec())
+    for number in range(10_000):
+        push.send([Heartbeat(time=number)])
+    pull = PullChannel(context, address, detokenizer_output_codec())
+    received: list[Any] = []
+    while len(received) < 10_000:
+        pull.wait(5.0)
+        drained = pull.drain()
+        assert drained, "nothing came for five seconds"
+        received.extend(drained)
+    assert [message.time for message in received] == list(range(10_000))
+    assert pull.drain() == []
+    push.close()
+    pull.close()
+
+
+def test_async_channel_receives_in_an_event_loop(tmp_path: Path) -> None:
+    address = Addresses.in_folder(tmp_path).api
+
+    async def exchange() -> list[Any]:
+        context = zmq.asyncio.Context()
+        pull = AsyncPullChannel(context, address, detokenizer_output_codec())
+        plain: zmq.Context[Any] = zmq.Context(context)
+        push = PushChannel(plain, address, detokenizer_output_codec())
+        push.send([Heartbeat(time=1.0), Heartbeat(time=2.0)])
+        try:
+            return await asyncio.wait_for(pull.receive(), 5)
+        finally:
+            pull.close()
+            push.close()
+            context.term()
+
+    assert asyncio.run(exchange()) == [Heartbeat(time=1.0), Heartbeat(time=2.0)]
+
+
+def test_thread_inbox_wakes_its_reader() -> None:
+    inbox: ThreadInbox[int] = ThreadInbox()
+    got: list[int] = []
+
+    def read() -> None:
+        inbox.wait(10)
+        got.extend(inbox.drain())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    inbox.put([1, 2])
+    reader.join(5)
+    assert got == [1, 2]
+    inbox.wake()
+    inbox.wait(10)
+    assert inbox.drain() == []

@@ -1,0 +1,98 @@
+"""Sampled tokens follow the distribution that the settings describe."""
+
+import numpy as np
+import pytest
+import torch
+
+from sgl_runtime.batch import SamplingBatch
+from sgl_runtime.device.base import select_device
+from sgl_runtime.model_runner.sampler import Sampler, apply_token_masks
+
+DEVICE = select_device("cpu", num_threads=None)
+DRAWS = 20_000
+
+
+def settings(size: int, *, temperature=1.0, top_p=1.0, top_k=-1, min_p=0.0, seed=0) -> SamplingBatch:
+    return SamplingBatch(
+        temperatures=np.full(size, temperature, dtype=np.float32),
+        top_ps=np.full(size, top_p, dtype=np.float32),
+        top_ks=np.full(size, top_k, dtype=np.int32),
+        min_ps=np.full(size, min_p, dtype=np.float32),
+        uniforms=np.random.default_rng(seed).random(size),
+    )
+
+
+def plain_distribution(logits: np.ndarray, *, temperature=1.0, top_p=1.0, top_k=-1, min_p=0.0) -> np.ndarray:
+    """The filters, one after another, in float64."""
+    probs = np.exp(logits / temperature - np.max(logits / temperature))
+    probs /= probs.sum()
+    order = np.argsort(-probs, kind="stable")
+    if top_k > 0:
+        probs[order[top_k:]] = 0
+        probs /= probs.sum()
+    if top_p < 1:
+        before = np.cumsum(probs[order]) - probs[order]
+        probs[order[before >= top_p]] = 0
+        probs /= probs.sum()
+    probs[probs < min_p * probs.max()] = 0
+    return probs / probs.sum()
+
+
+@pytest.mark.parametrize("vocab_size", [12, 3000])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"temperature": 0.5},
+        {"top_k": 3},
+        {"top_p": 0.6},
+        {"min_p": 0.2},
+        {"top_k": 6, "top_p": 0.8, "min_p": 0.05, "temperature": 1.3},
+        {"top_k": 2000, "top_p": 0.97},
+        {"top_p": 0.999},
+    ],
+)
+def test_draws_follow_the_distribution(vocab_size, options):
+    logits = np.random.default_rng(3).normal(size=vocab_size) * 2
+    wanted = plain_distribution(logits, **options)
+    rows = torch.tensor(logits, dtype=torch.float32).expand(DRAWS, -1).clone()
+    drawn = torch.cat([Sampler(DEVICE).sample(part, settings(len(part), **options, seed=i)) for i, part in enumerate(rows.split(2000))])
+    counts = np.bincount(drawn.numpy(), minlength=vocab_size)
+    assert counts[wanted < 1e-9].sum() == 0
+    # Chi-square over the tokens that are expected at least five times, the rest together.
+    expected = wanted * DRAWS
+    big = expected >= 5
+    observed = np.append(counts[big], counts[~big].sum())
+    expected = np.append(expected[big], max(expected[~big].sum(), 1e-9))
+    keep = expected > 1e-3
+    statistic = ((observed - expected)[keep] ** 2 / expected[keep]).sum()
+    degrees = keep.sum() - 1
+    assert statistic < degrees + 5 * np.sqrt(2 * degrees) + 5
+
+
+def test_rows_keep_their_own_settings_and_depend_on_no_other_row():
+    logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(1))
+    batch = SamplingBatch(
+        temperatures=np.array([0, 1, 1, 0, 2, 1], dtype=np.float32),
+        top_ps=np.array([1, 1, 0.5, 1, 1, 0.9], dtype=np.float32),
+        top_ks=np.array([-1, -1, -1, -1, 4, -1], dtype=np.int32),
+        min_ps=np.zeros(6, dtype=np.float32),
+        uniforms=np.random.default_rng(2).random(6),
+    )
+    together = Sampler(DEVICE).sample(logits.clone(), batch)
+    assert together[[0, 3]].tolist() == logits.argmax(-1)[[0, 3]].tolist()
+    for row in range(6):
+        alone = Sampler(DEVICE).sample(logits[row : row + 1].clone(), batch.select(np.arange(6) == row))
+        assert alone.tolist() == together[row : row + 1].tolist()
+
+
+def test_masked_tokens_are_never_drawn():
+    logits = torch.randn(400, 70, generator=torch.Generator().manual_seed(1))
+    allowed = np.random.default_rng(4).random((400, 96)) < 0.05
+    allowed[:, 69] = True
+    allowed[:, 70:] = False
+    masks = np.packbits(allowed, axis=1, bitorder="little").view(np.int32)
+    apply_token_masks(logits, masks)
+    for options in ({}, {"top_p": 0.9}, {"temperature": 0.0}, {"top_k": 5}):
+        drawn = Sampler(DEVICE).sample(logits.clone(), settings(400, **options)).numpy()
+        assert allowed[np.arange(400), drawn].all()

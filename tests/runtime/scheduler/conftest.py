@@ -1,0 +1,49 @@
+"""A real scheduler around the scripted executor, with one token for every byte."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from fakes.scripted_executor import ScriptedExecutor
+
+from sgl_runtime.composition import assemble_scheduler
+from sgl_runtime.config import CacheConfig, ModelSection, RuntimeConfig, SchedulerConfig
+from sgl_runtime.scheduler.scheduler import Scheduler
+from sgl_runtime.tokenizer.vocabulary import Vocabulary
+
+NUM_TOKENS = 258
+EOS = 256
+SPECIAL = 257
+VOCABULARY = Vocabulary([*(bytes([i]) for i in range(256)), b"<eos>", b"<special>"], frozenset({EOS, SPECIAL}))
+
+
+@dataclass
+class Bench:
+    scheduler: Scheduler
+    executor: ScriptedExecutor
+
+
+@pytest.fixture
+def make_bench() -> Callable[..., Bench]:
+    def build(
+        *, num_slots: int = 512, max_running: int = 8, context: int = 128, drawn: int = 256, cached: bool = True, **limits: int
+    ) -> Bench:
+        config = RuntimeConfig(
+            model=ModelSection(model_path="scripted"),
+            cache=CacheConfig(max_total_tokens=num_slots, disable_radix_cache=not cached),
+            scheduler=SchedulerConfig(max_running_requests=max_running, **limits),
+        )
+        executor = ScriptedExecutor(
+            num_slots=num_slots, num_rows=max_running, context_length=context, num_tokens=drawn
+        )
+        scheduler = assemble_scheduler(
+            config,
+            executor,
+            vocabulary=VOCABULARY,
+            eos_ids=frozenset({EOS}),
+            num_logits=NUM_TOKENS,
+            context_length=context,
+        )
+        return Bench(scheduler, executor)
+
+    return build
