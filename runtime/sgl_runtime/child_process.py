@@ -50,8 +50,9 @@ def run_child(body: Callable[[], None], *, title: str, log_level: str, first_wor
         log_level: For the logs.
         first_word: Where a failure before that is told.
     """
-    # Ctrl-C goes to every process of a terminal; the parent alone decides what it means.
+    # Ctrl-C goes to every process of a terminal; the parent alone decides what it means, and ends this one by SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
     setproctitle(title)
     configure_logging(log_level, process_title=title)
     Thread(target=_end_with_parent, name="parent watch", daemon=True).start()

@@ -84,7 +84,8 @@ def build_config(values: Mapping[str, Any]) -> RuntimeConfig:
     sections: dict[str, dict[str, Any]] = {flag.section: {} for flag in flags.values()}
     for name, value in values.items():
         if name not in flags:
-            raise ConfigError(f"{name} is not an option{_nearest(name, list(flags))}")
+            hint = _nearest(name, list(flags)) or f"; options: {', '.join(flags)}"
+            raise ConfigError(f"{name} is not an option{hint}")
         sections[flags[name].section][name] = flags[name].checked(value)
     for flag in flags.values():
         if flag.default is MISSING and flag.name not in values:
@@ -145,7 +146,7 @@ def _allowed(value_type: Any) -> str:
 
 def _nearest(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name.partition("=")[0], known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; options: {', '.join(known)}"
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:

@@ -5,6 +5,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -36,15 +37,17 @@ class ProcessGroup:
         """
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=main, args=(*args, theirs), name=name)
-        # An ignored signal stays ignored in the child until it has set its own ways: a Ctrl-C while the child
-        # imports its modules must not end it with a traceback.
-        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # A blocked signal stays blocked in the child: one that comes while it imports its modules must not end it with
+        # a traceback.  Here it is only late, so that no child goes unregistered.  The tracker's start would unblock
+        # them, so that comes first.
+        resource_tracker.ensure_running()
+        previous = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
         try:
             process.start()
+            self._processes[name], self._first_words[name] = process, ours
         finally:
-            signal.signal(signal.SIGINT, previous)
+            signal.pthread_sigmask(signal.SIG_SETMASK, previous)
         theirs.close()
-        self._processes[name], self._first_words[name] = process, ours
 
     def wait_ready(self) -> dict[str, dict[str, Any]]:
         """Wait until every child serves; the facts that each has told.

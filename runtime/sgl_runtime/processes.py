@@ -38,7 +38,7 @@ API_TITLE = "sgl::api"
 SCHEDULER_TITLE = "sgl::scheduler"
 DETOKENIZER_TITLE = "sgl::detokenizer"
 
-SHUTDOWN_GRACE_S = 3.0
+SHUTDOWN_GRACE_S = 2.0
 _WAIT_S = 60.0
 
 

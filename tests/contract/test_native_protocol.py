@@ -1,8 +1,10 @@
 """docs/protocol.md, path by path: the same payloads to an Engine and to the HTTP server give the same answers."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -41,8 +43,6 @@ def call(request: pytest.FixtureRequest, server: ScriptedServer, engine: Engine)
         return response.status_code, response.json()
 
     def in_process(path: str, payload: Any = None) -> tuple[int, Any]:
-        import asyncio
-
         try:
             return 200, asyncio.run(engine.call(path, payload))
         except SglRuntimeError as error:
@@ -119,9 +119,9 @@ def test_length_and_zero_tokens(call: Call) -> None:
 
 
 def test_logprobs_are_triples(call: Call) -> None:
-    meta = generate(
-        call, text="say:a", return_logprob=True, logprob_start_len=0, return_text_in_logprobs=True
-    )["meta_info"]
+    meta = generate(call, text="say:a", return_logprob=True, logprob_start_len=0, return_text_in_logprobs=True)[
+        "meta_info"
+    ]
     assert meta["output_token_logprobs"] == [[-0.5, 97, "a"], [-0.5, EOS_ID, "</s>"]]
     assert meta["input_token_logprobs"][:2] == [[None, BOS_ID, "<s>"], [-1.0, ord("s"), "s"]]
     assert len(meta["input_token_logprobs"]) == meta["prompt_tokens"] == 6
@@ -164,9 +164,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("payload", "param", "code", "message"), WRONG)
-def test_wrong_request_is_a_400_that_says_why(
-    call: Call, payload: Any, param: str, code: str, message: str
-) -> None:
+def test_wrong_request_is_a_400_that_says_why(call: Call, payload: Any, param: str, code: str, message: str) -> None:
     status, reply = call("/generate", payload)
     assert status == 400
     assert (reply["error"]["param"], reply["error"]["code"]) == (param, code)
@@ -185,7 +183,7 @@ def test_stream_grows_to_the_whole_reply(stream: Callable[[Any], list[Any]], cal
     whole = generate(call, text="say:h€llo wörld")
     texts = [event["text"] for event in events]
     assert texts[-1] == whole["text"] == "h€llo wörld"
-    assert all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
     assert all("\ufffd" not in text for text in texts)
     assert [event["meta_info"]["finish_reason"] for event in events[:-1]] == [None] * (len(events) - 1)
     assert events[-1]["output_ids"] == whole["output_ids"]

@@ -1,6 +1,7 @@
 """The factories of a server or Engine with a scripted scheduler instead of a model."""
 
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 from fakes.byte_tokenizer import EOS_ID, VOCABULARY, ByteTokenizer
@@ -36,6 +37,8 @@ def build_scheduler(config: RuntimeConfig, host: ScriptedHost) -> ScriptedParts:
         raise ModelLoadError("model path 'missing' does not exist")
     if config.model.model_path == "broken":
         raise ValueError("the weights make no sense")
+    if config.model.model_path == "slow":
+        Event().wait(60)
     return ScriptedParts()
 
 

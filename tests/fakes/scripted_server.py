@@ -64,9 +64,7 @@ class ScriptedServer:
         await self.server.serve([self._listener])
 
     def _run_scheduler(self) -> None:
-        loop = SchedulerLoop(
-            self.scheduler, inbox=self._inbox, deliver=self._deliver, begin_turn=lambda: None
-        )
+        loop = SchedulerLoop(self.scheduler, inbox=self._inbox, deliver=self._deliver, begin_turn=lambda: None)
         loop.run(self._stopped.is_set)
 
     def _deliver(self, messages: list[SchedulerOutput]) -> None:

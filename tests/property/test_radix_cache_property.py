@@ -22,7 +22,7 @@ class RadixCacheMachine(RuleBasedStateMachine):
         self.locks: list[tuple[object, tuple[int, ...]]] = []
 
     def longest(self, ids: list[int]) -> int:
-        return max((n for n in range(len(ids) + 1) if n == 0 or tuple(ids[:n]) in self.model))
+        return max(n for n in range(len(ids) + 1) if n == 0 or tuple(ids[:n]) in self.model)
 
     def locked(self) -> set[tuple[int, ...]]:
         return {ids[:n] for _, ids in self.locks for n in range(1, len(ids) + 1)}

@@ -111,7 +111,9 @@ class ReferenceAttention:
             member_lengths = torch.from_numpy(lengths[members]).to(device)
             padded = torch.arange(length, device=device) >= member_lengths.unsqueeze(1)
             if bool(padded.any()):
-                flat = slots.masked_fill(padded, 0).reshape(-1).long()
+                # Padding repeats the row's own first slot: what another request left in a slot must not be read,
+                # since a weight of zero times a NaN is a NaN.
+                flat = torch.where(padded, slots[:, :1], slots).reshape(-1).long()
                 groups.append(_DecodeGroup(tokens, flat, ~padded[:, None, None, :]))
             else:
                 flat = slots.reshape(-1)

@@ -7,32 +7,38 @@ import psutil
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from sgl_runtime.config import CPU_SLOT_LIMIT
 from sgl_runtime.device.ops import Ops
 
-MAX_TRANSPOSED_ROWS = 64
+PACKED_ROWS = 32
+"""Rows of x that weights are packed for; the same packing serves one row and a thousand (benchmarks/linear_cpu.py)."""
+
+
+_HAS_ONEDNN: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
 
 
 class CpuOps(Ops):
-    """Ops with the faster of the matrix products that a CPU offers at each number of rows."""
+    """Ops over weights that oneDNN has packed once.
+
+    torch's own float32 linear packs the weights anew at every call, and reads them at a third of what the memory gives
+    when x has one row.
+    """
+
+    def pack_weight(self, weight: Tensor) -> Tensor:
+        """See `Ops.pack_weight`; the result is opaque to everything but `linear`."""
+        if not _HAS_ONEDNN or weight.dtype not in (torch.float32, torch.bfloat16):
+            return weight
+        packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS)
+        return packed
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """See `Ops.linear`.
-
-        torch's own linear reads the weights at a third of what the memory gives when x has one row, and packs them anew
-        at every call when x has few; numpy's matrix-vector product and the product in the transposed order do not
-        (benchmarks/linear_cpu.py).
-        """
-        if x.dtype != torch.float32 or x.shape[0] > MAX_TRANSPOSED_ROWS:
+        """See `Ops.linear`."""
+        if not weight.is_mkldnn:
             return F.linear(x, weight, bias)
-        if x.shape[0] == 1:
-            out = torch.from_numpy(np.dot(weight.numpy(), x[0].numpy())).unsqueeze(0)
-        else:
-            out = torch.mm(weight, x.t()).t()
-        return out if bias is None else out + bias
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        return out
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """See `Ops.rms_norm`."""
@@ -43,7 +49,7 @@ class CpuDevice:
     """See `Device`.
 
     Args:
-        num_threads: Threads for torch; all cores by default.
+        num_threads: Threads for tensor work; all cores by default.
     """
 
     def __init__(self, *, num_threads: int | None) -> None:
@@ -54,8 +60,6 @@ class CpuDevice:
         self.slot_limit = CPU_SLOT_LIMIT
         if num_threads is not None:
             torch.set_num_threads(num_threads)
-        # Two pools of threads that both spin while idle take each other's cores: torch's runs, numpy's stays at one.
-        threadpool_limits(limits=1, user_api="blas")
 
     def free_memory_bytes(self) -> int:
         """See `Device`."""

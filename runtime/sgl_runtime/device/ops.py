@@ -8,16 +8,24 @@ from torch import Tensor
 class Ops:
     """Plain torch forms; they run on any device and are the oracle of the fused ones."""
 
+    def pack_weight(self, weight: Tensor) -> Tensor:
+        """A loaded weight in the form that `linear` reads fastest; here the weight itself.
+
+        Args:
+            weight: (O, I).
+        """
+        return weight
+
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """X times the transpose of weight.
 
         Args:
             x: (T, I).
-            weight: (O, I), dtype of x.
+            weight: (O, I), dtype of x, as `pack_weight` gave it.
             bias: (O,) or None.
 
         Returns:
-            (T, O), dtype of x; it may be a transposed view.
+            (T, O), dtype of x.
         """
         return F.linear(x, weight, bias)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sgl_runtime.batch import Batch
@@ -36,8 +37,9 @@ class ForwardBatch:
         )
 
 
-def new_positions(batch: Batch) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def new_positions(batch: Batch) -> NDArray[np.int64]:
     """(T,) int64 positions of the new tokens of all rows."""
     starts = np.cumsum(batch.extend_lens) - batch.extend_lens
     offsets = np.repeat(batch.prefix_lens - starts, batch.extend_lens)
-    return np.arange(len(batch.input_ids), dtype=np.int64) + offsets
+    positions: NDArray[np.int64] = np.arange(len(batch.input_ids), dtype=np.int64) + offsets
+    return positions

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 MAX_CODE_POINT = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
@@ -78,6 +79,12 @@ class CharSet:
             next_point = high + 1
         gaps.append((next_point, MAX_CODE_POINT))
         return CharSet.from_ranges(gaps)
+
+
+@lru_cache(maxsize=1024)
+def single(char: str) -> CharSet:
+    """The set of one character."""
+    return CharSet.of(char)
 
 
 EMPTY_SET = CharSet(())

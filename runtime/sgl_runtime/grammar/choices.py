@@ -5,7 +5,7 @@ import json
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.char_dfa import CharDfa
-from sgl_runtime.grammar.char_set import CharSet
+from sgl_runtime.grammar.char_set import single
 from sgl_runtime.grammar.nfa import Nfa
 
 _SURROGATE_RANGE = range(0xD800, 0xE000)
@@ -49,7 +49,7 @@ def strings_to_dfa(strings: list[str], budget: Budget) -> CharDfa:
             child = children.get((node, char))
             if child is None:
                 child = children[node, char] = nfa.add_states()
-                nfa.add_edge(node, CharSet.of(char), child)
+                nfa.add_edge(node, single(char), child)
             node = child
         nfa.add_epsilon(node, accept)
     return nfa.to_dfa(root, accept)

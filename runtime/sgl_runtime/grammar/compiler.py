@@ -56,16 +56,21 @@ def compile_automaton(
         GrammarError: the spec is malformed, not supported, too large or takes too long; or it allows no output.
     """
     budget = Budget(max_states=config.max_grammar_states, timeout_s=config.grammar_compile_timeout)
-    dfa: CharDfa
-    if spec.kind == "choices":
-        dfa = choices_to_dfa(spec.text, budget)
-    elif spec.kind == "regex":
-        dfa = regex_to_dfa(spec.text, budget)
-    else:
-        dfa = schema_to_dfa(spec.text, config.json_whitespace, budget, fragments or FragmentCache())
+    try:
+        dfa = _to_dfa(spec, config, budget, fragments or FragmentCache())
+    except RecursionError:
+        raise GrammarError(f"this {spec.kind} is nested too deep") from None
     if dfa.is_empty:
         raise GrammarError(f"no output at all satisfies this {spec.kind}")
     return to_bytes(dfa, budget)
+
+
+def _to_dfa(spec: GrammarSpec, config: GrammarConfig, budget: Budget, fragments: FragmentCache) -> CharDfa:
+    if spec.kind == "choices":
+        return choices_to_dfa(spec.text, budget)
+    if spec.kind == "regex":
+        return regex_to_dfa(spec.text, budget)
+    return schema_to_dfa(spec.text, config.json_whitespace, budget, fragments)
 
 
 class GrammarCompiler:

@@ -25,6 +25,7 @@ class FsmGrammar:
         self._automaton_id = automaton_id
         self._vocabulary = vocabulary
         self._masks = masks
+        self._eos_ids = [token_id for token_id in vocabulary.eos_ids if token_id < vocabulary.size]
 
     def new_state(self) -> "FsmState":
         """A cursor at the beginning of the output."""
@@ -34,7 +35,7 @@ class FsmGrammar:
         """Write the token mask of an automaton state, see `base.GrammarState.fill_mask`."""
         row[:] = self._masks.row(self.automaton, self._automaton_id, state)
         if self.automaton.accepting[state]:
-            for eos_id in self._vocabulary.eos_ids:
+            for eos_id in self._eos_ids:
                 row.view(np.uint32)[eos_id // 32] |= np.uint32(1 << (eos_id % 32))
 
     def is_eos(self, token_id: int) -> bool:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sgl_runtime.grammar.alphabet import Alphabet, IntArray
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.char_dfa import CharDfa, smallest
-from sgl_runtime.grammar.char_set import CharSet
+from sgl_runtime.grammar.char_set import CharSet, single
 
 _NFA_STATES_PER_STATE = 4
 
@@ -70,7 +70,7 @@ class Nfa:
         """A chain of edges that spells a text; returns its end."""
         first = self.add_states(len(text)) if text else source
         for offset, char in enumerate(text):
-            self.add_edge(source if offset == 0 else first + offset - 1, CharSet.of(char), first + offset)
+            self.add_edge(source if offset == 0 else first + offset - 1, single(char), first + offset)
         return first + len(text) - 1 if text else source
 
     def embed(self, dfa: CharDfa, source: int) -> int:
@@ -156,7 +156,7 @@ class _Subsets:
         accepting = np.zeros(self._num_states + len(self._members), dtype=bool)
         accepting[self._accept] = True
         accepting[self._num_states :] = [self._accept in members for members in self._members]
-        rows = np.array(self._rows, dtype=np.int32).reshape(-1, self.alphabet.num_classes)
+        rows = np.array(self._rows, dtype=np.int32).reshape(len(self._rows), self.alphabet.num_classes)
         return np.concatenate([self._table, rows]), accepting
 
     def _single_rows(self, edges: NfaEdges) -> IntArray:

@@ -149,7 +149,11 @@ class _Builder:
 
     def _add_repeat(self, nfa: Nfa, guards: list[Guard], node: Repeat, source: int) -> int:
         for _ in range(node.least):
+            num_states = nfa.num_states
             source = self._add(nfa, guards, node.body, source)
+            if nfa.num_states == num_states:
+                # The body is empty text: once is as good as any number of times.
+                return source
         if node.most is None:
             loop, end = nfa.add_states(), nfa.add_states()
             nfa.add_epsilon(source, loop)

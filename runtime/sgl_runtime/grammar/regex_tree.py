@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from sgl_runtime.grammar.char_set import ANY_CHAR, EMPTY_SET, CharSet
-from sgl_runtime.grammar.unicode_classes import ASCII_CLASSES, unicode_class, without_case
+from sgl_runtime.grammar.unicode_classes import ASCII_CLASSES, ECMA_SPACE, unicode_class, without_case
 
 
 class Charset(Enum):
@@ -54,6 +54,8 @@ class Shorthand:
         wide = generous != self.negated
         use_unicode = self.charset is Charset.UNICODE or (self.charset is Charset.BOTH and wide)
         members = unicode_class(self.letter) if use_unicode else ASCII_CLASSES[self.letter]
+        if self.letter == "s" and use_unicode and self.charset is Charset.BOTH:
+            members = members | ECMA_SPACE
         return members.complement() if self.negated else members
 
 
@@ -136,9 +138,14 @@ def word_boundary(charset: Charset, *, negated: bool) -> Node:
     def side(*, ahead: bool, is_word: bool) -> Look:
         return Look(word, ahead=ahead, negated=not is_word)
 
-    return Alternation(
+    boundary = Alternation(
         tuple(
             Concat((side(ahead=False, is_word=before), side(ahead=True, is_word=before == negated)))
             for before in (True, False)
         )
     )
+    if not negated:
+        return boundary
+    # In an empty text `\B` holds nowhere for Python up to 3.13.
+    some_text = Alternation((Look(ANY, ahead=False, negated=False), Look(ANY, ahead=True, negated=False)))
+    return Concat((boundary, some_text))

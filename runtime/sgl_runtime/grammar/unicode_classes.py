@@ -16,6 +16,8 @@ _ASCII_DIGITS = CharSet.between("0", "9")
 _ASCII_WORD = CharSet.from_ranges([(48, 57), (65, 90), (95, 95), (97, 122)])
 _ASCII_SPACE = CharSet.of(" \t\n\r\f\v")
 ASCII_CLASSES = {"d": _ASCII_DIGITS, "w": _ASCII_WORD, "s": _ASCII_SPACE}
+# White space for ECMAScript, whose regexes JSON Schema means, and not for Python.
+ECMA_SPACE = CharSet.of("\ufeff")
 # Past this code point no character has a case.
 _CASED_LIMIT = 0x1F000
 

@@ -6,6 +6,7 @@ the latter are equal exactly when their 64 continuations are, so that equal rows
 smallest automaton without another minimisation.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +15,7 @@ from sgl_runtime.grammar.alphabet import Alphabet, IntArray
 from sgl_runtime.grammar.automaton import ByteAutomaton
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.char_dfa import CharDfa
+from sgl_runtime.grammar.char_set import MAX_CODE_POINT
 
 _FAN = 64
 _DEAD = np.int32(-1)
@@ -47,17 +49,21 @@ class _Utf8Tree:
     Attributes:
         ascii: (128,) int32, class of each one-byte character.
         leads: For the lead bytes of 2, 3 and 4 byte characters their nodes (-1: none), by level.
+        starts: The alphabet's `starts`.
         numbers: By level, the number of each node; a node is its 64 children (nodes one level down, classes at the
             bottom).
+        uniform: The nodes below which every character has one class, by level and class.
     """
 
     ascii: IntArray
+    starts: list[int]
     leads: dict[int, list[int]] = field(default_factory=dict)
     numbers: dict[int, dict[bytes, int]] = field(default_factory=lambda: {1: {}, 2: {}, 3: {}})
+    uniform: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, alphabet: Alphabet) -> "_Utf8Tree":
-        tree = cls(alphabet.class_of(np.arange(128, dtype=np.int32)))
+        tree = cls(alphabet.class_of(np.arange(128, dtype=np.int32)), alphabet.starts.tolist())
         tree.leads[1] = [tree._node(alphabet, 1, lead << 6) for lead in range(2, 32)]
         tree.leads[2] = [tree._node(alphabet, 2, lead << 12, least=0x800) for lead in range(16)]
         tree.leads[3] = [tree._node(alphabet, 3, lead << 18, least=0x10000) for lead in range(5)]
@@ -70,25 +76,28 @@ class _Utf8Tree:
     def _node(self, alphabet: Alphabet, level: int, low: int, least: int = 0) -> int:
         """The node of the 64 ** level code points from `low` on, those below `least` or past the last left out."""
         step = _FAN ** (level - 1)
+        last = low + step * _FAN - 1
+        interval = bisect_right(self.starts, low) - 1
+        if low >= least and last <= MAX_CODE_POINT and bisect_right(self.starts, last) - 1 == interval:
+            return self._uniform(level, int(alphabet.classes[interval]))
         starts = low + np.arange(_FAN, dtype=np.int64) * step
-        first = np.searchsorted(alphabet.starts, starts, side="right") - 1
-        last = np.searchsorted(alphabet.starts, starts + step - 1, side="right") - 1
-        children = alphabet.classes[first]
-        children[(starts < least) | (starts > 0x10FFFF)] = _DEAD
+        children = alphabet.class_of(starts)
+        children[(starts < least) | (starts > MAX_CODE_POINT)] = _DEAD
         if level > 1:
-            whole = (first == last) | (starts < least)
-            uniform = {number: self._uniform(level - 1, number) for number in np.unique(children).tolist()}
             mapped = [
-                uniform[number] if is_whole else self._node(alphabet, level - 1, start)
-                for number, is_whole, start in zip(children.tolist(), whole.tolist(), starts.tolist(), strict=True)
+                self._node(alphabet, level - 1, start) if least <= start <= MAX_CODE_POINT else -1
+                for start in starts.tolist()
             ]
             children = np.array(mapped, dtype=np.int32)
         return self._number(level, children)
 
     def _uniform(self, level: int, number: int) -> int:
         """The node of `level` below which every character has class `number`."""
-        child = number if level == 1 else self._uniform(level - 1, number)
-        return self._number(level, np.full(_FAN, child, dtype=np.int32))
+        known = self.uniform.get((level, number))
+        if known is None:
+            child = number if level == 1 else self._uniform(level - 1, number)
+            known = self.uniform[level, number] = self._number(level, np.full(_FAN, child, dtype=np.int32))
+        return known
 
     def _number(self, level: int, children: IntArray) -> int:
         if (children < 0).all():

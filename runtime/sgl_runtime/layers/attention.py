@@ -39,4 +39,5 @@ class SelfAttention(nn.Module):
         qkv = self.qkv_proj(x).reshape(x.shape[0], split + self._groups, self._dim)
         qk = self._rotary.rotate(qkv[:, :split], tables)
         out = attend(qk[:, : self._heads], qk[:, self._heads :], qkv[:, split:], layer_id=self._layer_id)
-        return self.o_proj(out.reshape(x.shape[0], self._heads * self._dim))
+        projected: Tensor = self.o_proj(out.reshape(x.shape[0], self._heads * self._dim))
+        return projected

@@ -22,10 +22,19 @@ class Linear(nn.Module):
         self.weight = context.parameter(out_size, in_size)
         self.bias = context.parameter(out_size) if bias else None
         self._ops = context.ops
+        self._packed: Tensor | None = None
+
+    def pack(self) -> None:
+        """Bring the loaded weight into the device's form; the loaded one is let go, and loading is over."""
+        loaded = self.weight.data
+        self._packed = self._ops.pack_weight(loaded)
+        if self._packed is not loaded:
+            self.weight.data = loaded.new_empty(0)
 
     def forward(self, x: Tensor) -> Tensor:
         """(T, in) to (T, out)."""
-        return self._ops.linear(x, self.weight, self.bias)
+        assert self._packed is not None, "weights are packed once they are loaded"
+        return self._ops.linear(x, self._packed, self.bias)
 
 
 class MergedLinear(Linear):

@@ -24,4 +24,5 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(T, C) to (T, C)."""
-        return self.down_proj(self._ops.silu_and_mul(self.gate_up_proj(x)))
+        out: Tensor = self.down_proj(self._ops.silu_and_mul(self.gate_up_proj(x)))
+        return out

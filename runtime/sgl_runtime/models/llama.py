@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from sgl_runtime.attention.base import Attend
 from sgl_runtime.layers.attention import SelfAttention
 from sgl_runtime.layers.build_context import BuildContext
+from sgl_runtime.layers.linear import Linear
 from sgl_runtime.layers.mlp import GatedMLP
 from sgl_runtime.layers.norm import RMSNorm
 from sgl_runtime.layers.rotary import RotaryEmbedding
@@ -62,6 +63,7 @@ class LlamaForCausalLM(nn.Module):
         super().__init__()
         self._config = config
         self.embedding = context.parameter(config.vocab_size, config.hidden_size)
+        self.head = Linear(config.hidden_size, config.vocab_size, bias=False, context=context)
         self._rotary = RotaryEmbedding(
             config.rope, head_dim=config.head_dim, num_positions=config.context_length, context=context
         )
@@ -70,9 +72,6 @@ class LlamaForCausalLM(nn.Module):
             for index in range(config.num_layers)
         )
         self.norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
-        tied = config.tie_embeddings
-        self.head = self.embedding if tied else context.parameter(config.vocab_size, config.hidden_size)
-        self._ops = context.ops
 
     def forward(self, input_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """See `CausalModel`."""
@@ -87,7 +86,8 @@ class LlamaForCausalLM(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `CausalModel`."""
-        return self._ops.linear(hidden, self.head).float()
+        logits: Tensor = self.head(hidden)
+        return logits.float()
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """See `CausalModel`."""
@@ -96,11 +96,21 @@ class LlamaForCausalLM(nn.Module):
         names.add("model.embed_tokens.weight", self.embedding)
         names.add("model.norm.weight", self.norm.weight)
         if not self._config.tie_embeddings:
-            names.add("lm_head.weight", self.head)
+            names.add("lm_head.weight", self.head.weight)
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, LlamaLayer)
             _add_layer(names, f"model.layers.{index}.", layer)
         names.load(weights)
+        if self._config.tie_embeddings:
+            self.head.weight.data = self.embedding.data
+        pack_linears(self)
+
+
+def pack_linears(model: nn.Module) -> None:
+    """Pack every linear of a loaded model."""
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.pack()
 
 
 def _add_layer(names: WeightMap, prefix: str, layer: LlamaLayer) -> None:

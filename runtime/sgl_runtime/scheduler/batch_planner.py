@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from sgl_runtime.batch import Batch, IntArray, SamplingBatch
+from sgl_runtime.cache.prefix_cache import TokenArray
 from sgl_runtime.config import SchedulerConfig
 from sgl_runtime.scheduler.req import Req
 from sgl_runtime.scheduler.slot_ledger import SlotLedger
@@ -116,7 +117,7 @@ class BatchPlanner:
         kind: Literal["extend", "decode"],
         reqs: list[Req],
         *,
-        input_ids: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+        input_ids: TokenArray,
         slot_ids: IntArray,
         logprob_starts: IntArray,
     ) -> Batch:

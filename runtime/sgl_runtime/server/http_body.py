@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
 
@@ -21,12 +21,16 @@ async def read_json(request: Request) -> Any:
 
     Raises:
         InvalidRequestError: it is too long, or no JSON.
+        RequestAbortedError: the client went away before its end.
     """
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise InvalidRequestError(f"the body is longer than {MAX_BODY_BYTES} bytes")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise InvalidRequestError(f"the body is longer than {MAX_BODY_BYTES} bytes")
+    except ClientDisconnect as error:
+        raise RequestAbortedError("the client closed the connection before the end of the body") from error
     if not body:
         return None
     try:

@@ -37,12 +37,14 @@ class Submission:
         while num_open:
             await self._event.wait()
             self._event.clear()
-            news, self._news = self._news, {}
             self._raise_first_error()
-            for pending in news:
-                # Before the reader gets it: news may come while it reads.
+            # Taken one by one: while the reader has one request, another may get more news, or its last.
+            while self._news:
+                pending = next(iter(self._news))
+                del self._news[pending]
                 num_open -= pending.is_finished
                 yield pending
+                self._raise_first_error()
 
     async def finish(self) -> None:
         """Wait until all are finished.

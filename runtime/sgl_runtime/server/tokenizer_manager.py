@@ -129,7 +129,7 @@ class TokenizerManager:
         try:
             await asyncio.wait_for(self._idle.wait(), grace_s)
         except TimeoutError:
-            logger.warning("requests ended by shutdown count=%d", len(self._live))
+            logger.info("requests ended by shutdown count=%d", len(self._live))
             self.fail_all(stopping)
             # Each of them leaves by itself now, unless its reader is stuck.
             await asyncio.wait((asyncio.ensure_future(self._idle.wait()),), timeout=_LEAVE_WAIT_S)

@@ -1,5 +1,6 @@
 """The tokenizer that a GGUF file carries, rebuilt as a fast tokenizer."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -26,7 +27,7 @@ def _split(pattern: str) -> list[Any]:
 
 
 def _pre_tokenizer(name: str) -> Any:
-    steps = {
+    steps: dict[str, Callable[[], list[Any]]] = {
         "default": lambda: [pre_tokenizers.ByteLevel(add_prefix_space=False)],
         "gpt-2": lambda: [pre_tokenizers.ByteLevel(add_prefix_space=False)],
         "smollm": lambda: [

@@ -72,6 +72,9 @@ def test_backend_equals_the_reference(name, heads, groups, in_runs, kind, prefix
     order = order if in_runs else np.random.default_rng(1).permutation(order)
     slots = np.split(order, np.cumsum(totals)[:-1])
     pool = TokenToKVPool(config, num_slots=sum(totals) + 3, dtype=torch.float32, device=device.torch_device)
+    for layer in range(2):
+        for entries in pool.layer(layer):
+            entries.fill_(float("nan"))
     table = SlotTable(num_rows=len(new), context_length=64, device=device)
     keys, values = (torch.randn(sum(totals), groups, DIM) for _ in range(2))
     queries = torch.randn(sum(new), heads, DIM)

@@ -85,7 +85,15 @@ def test_utf8_encodes_every_character_once() -> None:
     assert automaton.num_states == 9
     for point in [*range(0, 0x3000, 7), 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF]:
         assert automaton.accepts(chr(point).encode())
-    for wrong in (b"\xc0\x80", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf0\x80\x80\x80", b"\xf4\x90\x80\x80", b"\xff", b"\x80"):
+    for wrong in (
+        b"\xc0\x80",
+        b"\xe0\x80\x80",
+        b"\xed\xa0\x80",
+        b"\xf0\x80\x80\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xff",
+        b"\x80",
+    ):
         assert automaton.run(0, wrong) < 0
 
 
@@ -109,7 +117,9 @@ def test_every_state_can_finish() -> None:
 
 def test_intersection() -> None:
     both = intersect(regex_to_dfa("[a-m]*x?", budget()), regex_to_dfa("(?:ab|x|z)+", budget()), budget())
-    assert [both.accepts(text) for text in ("ab", "abx", "x", "abab", "", "z", "xab")] == [True, True, True, True] + [False] * 3
+    assert [both.accepts(text) for text in ("ab", "abx", "x", "abab", "", "z", "xab")] == [True, True, True, True] + [
+        False
+    ] * 3
     none: CharDfa = intersect(regex_to_dfa("a+", budget()), regex_to_dfa("b+", budget()), budget())
     assert none.is_empty
 
@@ -122,6 +132,10 @@ def test_restriction_drops_bytes_and_what_needs_them() -> None:
     assert only.accepts(b"ad")
     assert only.run(0, b"ab") < 0
     allowed[ord("c")], allowed[ord("b")] = True, False
-    assert [automaton.restrict(allowed, budget()).accepts(text) for text in (b"abc", b"axc", b"ad")] == [False, True, True]
+    assert [automaton.restrict(allowed, budget()).accepts(text) for text in (b"abc", b"axc", b"ad")] == [
+        False,
+        True,
+        True,
+    ]
     allowed[ord("a")] = False
     assert automaton.restrict(allowed, budget()).is_empty

@@ -28,7 +28,9 @@ from sgl_runtime.ipc.messages import (
 from sgl_runtime.ipc.thread_inbox import ThreadInbox
 from sgl_runtime.sampling_params import SamplingParams
 
-SAMPLING = SamplingParams(max_new_tokens=5, stop=("a", "é"), stop_token_ids=(1,), choices=("x", "y"), sampling_seed=2**63 - 1)
+SAMPLING = SamplingParams(
+    max_new_tokens=5, stop=("a", "é"), stop_token_ids=(1,), choices=("x", "y"), sampling_seed=2**63 - 1
+)
 INPUTS = [
     TokenizedRequest(rid="r", input_ids=[1, 2], sampling=SAMPLING, return_logprob=True, logprob_start_len=0),
     AbortRequest(request_id="q", rid="r"),

@@ -40,7 +40,9 @@ class SchedulerDriver:
         self.host = host
         self._count = 0
 
-    def request(self, prompt: str | list[int], *, logprob_start: int | None = None, **sampling: object) -> TokenizedRequest:
+    def request(
+        self, prompt: str | list[int], *, logprob_start: int | None = None, **sampling: object
+    ) -> TokenizedRequest:
         self._count += 1
         ids = self.host.tokenizer.encode(prompt, add_bos=True) if isinstance(prompt, str) else prompt
         return TokenizedRequest(

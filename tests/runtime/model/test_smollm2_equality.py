@@ -18,15 +18,35 @@ from sgl_runtime.model_store.model_source import ModelSource
 pytestmark = pytest.mark.model
 
 NUM_NEW = 24
-TOPICS = (
-    "the sea, a lighthouse, an old map, winter bread, three brothers, a violin, the moon, a railway, green tea, chess, "
-    "a garden, the desert, glass, a clock, rivers, bees, a bridge, salt, paper, the north wind"
-).split(", ")
+TOPICS = [
+    "the sea",
+    "a lighthouse",
+    "an old map",
+    "winter bread",
+    "three brothers",
+    "a violin",
+    "the moon",
+    "a railway",
+    "green tea",
+    "chess",
+    "a garden",
+    "the desert",
+    "glass",
+    "a clock",
+    "rivers",
+    "bees",
+    "a bridge",
+    "salt",
+    "paper",
+    "the north wind",
+]
 
 
 def make_prompts() -> list[str]:
     """20 prompts of 10 to 500 tokens: chat, prose, code and text in other scripts."""
-    filler = "The keeper wrote down the weather every evening, and the boats that had passed, in a small and careful hand. "
+    filler = (
+        "The keeper wrote down the weather every evening, and the boats that had passed, in a small and careful hand. "
+    )
     prompts = []
     for index, topic in enumerate(TOPICS):
         body = f"Write about {topic}. " + filler * index
@@ -137,7 +157,9 @@ def test_log_probabilities_agree_with_transformers_with_and_without_the_cache(dr
             got = outcome.input_logprobs
             assert len(got) == len(ids) - start
             assert (got[0] is None) == (start == 0)
-            np.testing.assert_allclose(np.array(got, dtype=float)[-len(wanted) :], wanted[max(start - 1, 0) :], atol=1e-3)
+            np.testing.assert_allclose(
+                np.array(got, dtype=float)[-len(wanted) :], wanted[max(start - 1, 0) :], atol=1e-3
+            )
             np.testing.assert_allclose(outcome.logprobs[0], float(logits[-1].max()), atol=1e-3)
             if start > 1:
                 assert outcome.last.cached_tokens == start - 1

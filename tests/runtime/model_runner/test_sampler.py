@@ -56,7 +56,12 @@ def test_draws_follow_the_distribution(vocab_size, options):
     logits = np.random.default_rng(3).normal(size=vocab_size) * 2
     wanted = plain_distribution(logits, **options)
     rows = torch.tensor(logits, dtype=torch.float32).expand(DRAWS, -1).clone()
-    drawn = torch.cat([Sampler(DEVICE).sample(part, settings(len(part), **options, seed=i)) for i, part in enumerate(rows.split(2000))])
+    drawn = torch.cat(
+        [
+            Sampler(DEVICE).sample(part, settings(len(part), **options, seed=i))
+            for i, part in enumerate(rows.split(2000))
+        ]
+    )
     counts = np.bincount(drawn.numpy(), minlength=vocab_size)
     assert counts[wanted < 1e-9].sum() == 0
     # Chi-square over the tokens that are expected at least five times, the rest together.

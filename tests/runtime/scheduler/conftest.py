@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from fakes.scripted_executor import ScriptedExecutor
 
+from fakes.scripted_executor import ScriptedExecutor
 from sgl_runtime.composition import assemble_scheduler
 from sgl_runtime.config import CacheConfig, ModelSection, RuntimeConfig, SchedulerConfig
 from sgl_runtime.scheduler.scheduler import Scheduler
@@ -26,16 +26,20 @@ class Bench:
 @pytest.fixture
 def make_bench() -> Callable[..., Bench]:
     def build(
-        *, num_slots: int = 512, max_running: int = 8, context: int = 128, drawn: int = 256, cached: bool = True, **limits: int
+        *,
+        num_slots: int = 512,
+        max_running: int = 8,
+        context: int = 128,
+        drawn: int = 256,
+        cached: bool = True,
+        **limits: int,
     ) -> Bench:
         config = RuntimeConfig(
             model=ModelSection(model_path="scripted"),
             cache=CacheConfig(max_total_tokens=num_slots, disable_radix_cache=not cached),
             scheduler=SchedulerConfig(max_running_requests=max_running, **limits),
         )
-        executor = ScriptedExecutor(
-            num_slots=num_slots, num_rows=max_running, context_length=context, num_tokens=drawn
-        )
+        executor = ScriptedExecutor(num_slots=num_slots, num_rows=max_running, context_length=context, num_tokens=drawn)
         scheduler = assemble_scheduler(
             config,
             executor,

@@ -3,8 +3,8 @@
 import random
 
 import pytest
-from fakes.scripted_executor import next_token
 
+from fakes.scripted_executor import next_token
 from sgl_runtime.ipc.messages import (
     AbortReply,
     AbortRequest,

@@ -68,6 +68,17 @@ def test_refused_stream_has_a_status(server: ScriptedServer) -> None:
     assert (response.status_code, error_of(response)["code"]) == (400, "bad_grammar")
 
 
+def test_client_that_hangs_up_inside_its_body_is_no_error(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as client:
+        client.sendall(head + b'{"text": ')
+    assert requests.get(server.url + "/health", timeout=20).status_code == 200
+    wait_for(lambda: not server.server.server_state.tasks)
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("prompt", ["HANG", "FOREVER"])
 def test_client_that_hangs_up_ends_its_request(stream: bool, prompt: str) -> None:

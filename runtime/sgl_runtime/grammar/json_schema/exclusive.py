@@ -9,6 +9,7 @@ from typing import Any
 
 from sgl_runtime.grammar.json_schema import keywords
 from sgl_runtime.grammar.json_schema.literals import type_names
+from sgl_runtime.grammar.json_schema.merge import split_choices
 from sgl_runtime.grammar.json_schema.readers import read_listed_values, same_json
 from sgl_runtime.grammar.json_schema.schema_node import SchemaNode
 
@@ -32,9 +33,11 @@ def excludes(made_for: SchemaNode, other: SchemaNode, flatten: Flatten, depth: i
         return False
     for keyword in ("anyOf", "oneOf"):
         if keyword in made_for.value:
-            return all(excludes(option, other, flatten, depth + 1) for option in made_for.schemas(keyword))
+            options = split_choices(made_for, keyword)
+            return all(excludes(option, other, flatten, depth + 1) for option in options)
         if keyword in other.value:
-            return all(excludes(made_for, option, flatten, depth + 1) for option in other.schemas(keyword))
+            options = split_choices(other, keyword)
+            return all(excludes(made_for, option, flatten, depth + 1) for option in options)
     shared = _possible_types(made_for) & _possible_types(other)
     if not shared:
         return True

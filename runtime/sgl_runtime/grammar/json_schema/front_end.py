@@ -4,6 +4,7 @@ Every keyword is enforced, is an annotation, or is refused with its place; none 
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -49,14 +50,21 @@ def _parse(text: str) -> Any:
     def refuse_constant(name: str) -> None:
         raise GrammarError(f"json_schema: {name} is no JSON number")
 
+    def read_float(digits: str) -> float:
+        value = float(digits)
+        if math.isinf(value):
+            raise GrammarError(f"json_schema: {digits} is too large for a number")
+        return value
+
     try:
-        return json.loads(text, parse_constant=refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant, parse_float=read_float)
     except json.JSONDecodeError as error:
         raise GrammarError(
             f"json_schema is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         ) from None
-    except RecursionError:
-        raise GrammarError("json_schema is nested too deep") from None
+    except ValueError as error:
+        # An integer of more digits than Python reads.
+        raise GrammarError(f"json_schema: {error}") from None
 
 
 class _SchemaCompiler:
@@ -213,7 +221,8 @@ class _SchemaCompiler:
         try:
             dfa = self._fragments.get(shape, lambda: string_dfa(shape, self._budget))
         except GrammarError as error:
-            raise GrammarError(f"json_schema: {node.pointer} cannot be enforced: {error.message}") from None
+            at_fault = next((name for name in ("pattern", "maxLength", "minLength") if name in node.value), "format")
+            raise node.error(at_fault, f"cannot be enforced: {error.message}") from None
         return nfa.embed(dfa, source)
 
     def _add_array(self, nfa: Nfa, node: SchemaNode, source: int) -> int:

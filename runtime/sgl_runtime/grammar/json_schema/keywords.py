@@ -6,7 +6,7 @@ keyword is refused.
 
 import difflib
 from collections.abc import Iterable
-from functools import cache
+from functools import lru_cache
 
 from sgl_runtime.grammar.json_schema.literals import type_names
 from sgl_runtime.grammar.json_schema.schema_node import SchemaNode
@@ -43,7 +43,7 @@ _GENERAL = frozenset({"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"
 _GENERAL_REFUSED = frozenset({
     "not", "if", "then", "else", "$dynamicRef", "$recursiveRef", "disallow", "extends", "divisibleBy",
 })  # fmt: skip
-_CUSTOM_PREFIXES = ("x-", "_", "$$")
+_CUSTOM_PREFIXES = ("x-", "_", "$$", "@")
 _MISSPELT = 0.85
 
 
@@ -68,15 +68,17 @@ def check_general(node: SchemaNode) -> None:
             raise node.error(name, "is a keyword that is not supported")
         if name in ANNOTATIONS or not is_annotation(name) or name.startswith(_CUSTOM_PREFIXES):
             continue
-        meant = difflib.get_close_matches(name, _all_keywords(), n=1, cutoff=_MISSPELT)
-        if meant and meant[0] not in ANNOTATIONS:
-            raise node.error(name, f"is not a known keyword; did you mean {meant[0]!r}?")
+        meant = _likely_meant(name)
+        if meant is not None:
+            raise node.error(name, f"is not a known keyword; did you mean {meant!r}?")
 
 
-@cache
-def _all_keywords() -> tuple[str, ...]:
-    by_type = [*_ENFORCED.values(), *_REFUSED.values()]
-    return tuple(sorted(ANNOTATIONS.union(_GENERAL, _GENERAL_REFUSED, *by_type)))
+@lru_cache(maxsize=1024)
+def _likely_meant(name: str) -> str | None:
+    """The keyword with a meaning for instances that a word resembles most, None if it resembles none."""
+    known = sorted(ANNOTATIONS.union(_GENERAL, _GENERAL_REFUSED, *_ENFORCED.values(), *_REFUSED.values()))
+    closest = difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELT)
+    return closest[0] if closest and closest[0] not in ANNOTATIONS else None
 
 
 def check_types(node: SchemaNode, types: Iterable[str]) -> None:
@@ -110,8 +112,9 @@ def allowed_types(node: SchemaNode) -> list[str]:
     if given is None and "type" not in node.value:
         about = {owners[-1] for name in node.value if (owners := types_of(name))}
         if not about:
-            from_place = "allows any JSON value (no type or other keyword says which), which is not supported"
-            raise node.error("type", f"is missing: the schema {from_place}")
+            raise node.error(
+                "type", "is missing, and no other keyword says what is meant: any JSON value is not supported"
+            )
         return [name for name in TYPES if name in about]
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, list) or not names or any(name not in TYPES for name in names):

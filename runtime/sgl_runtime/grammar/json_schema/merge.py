@@ -11,7 +11,7 @@ from sgl_runtime.grammar.json_schema import keywords
 from sgl_runtime.grammar.json_schema.readers import same_json
 from sgl_runtime.grammar.json_schema.schema_node import SchemaNode
 
-_CHOICES = ("anyOf", "oneOf")
+_ITEM_KEYWORDS = ("items", "prefixItems", "additionalItems")
 
 
 def merge(first: SchemaNode, second: SchemaNode) -> SchemaNode:
@@ -24,6 +24,7 @@ def merge(first: SchemaNode, second: SchemaNode) -> SchemaNode:
         return first
     if second.value is False or first.value is True:
         return SchemaNode(second.value, first.pointer)
+    _check_scopes(first, second)
     merged = dict(first.value)
     for name, value in second.value.items():
         if name not in merged:
@@ -39,6 +40,19 @@ def merge(first: SchemaNode, second: SchemaNode) -> SchemaNode:
     _close(merged, first.value, second.value)
     _close(merged, second.value, first.value)
     return SchemaNode(merged, first.pointer)
+
+
+def _check_scopes(first: SchemaNode, second: SchemaNode) -> None:
+    """Refuse keywords that mean the rest of what their own schema lists, where the merged one would list more."""
+    if "unevaluatedProperties" in second.value:
+        raise second.error("unevaluatedProperties", "is not supported in a schema that must hold together with others")
+    about_items = [[name for name in _ITEM_KEYWORDS if name in node.value] for node in (first, second)]
+    if all(about_items) and about_items != [["items"], ["items"]]:
+        raise second.error(
+            about_items[1][0], f"cannot be put together with the items of {first.pointer}: not supported"
+        )
+    if all(about_items) and any(isinstance(node.value["items"], list) for node in (first, second)):
+        raise second.error("items", f"cannot be put together with the items of {first.pointer}: not supported")
 
 
 def split_choices(node: SchemaNode, keyword: str) -> list[SchemaNode]:
