@@ -21,11 +21,11 @@ import torch
 import transformers
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
-import sgl_runtime
 from sgl_runtime.config import ModelSection
 from sgl_runtime.engine import Engine
 from sgl_runtime.model_runner.weights import iter_weights
 from sgl_runtime.model_store.model_source import ModelSource
+from sgl_runtime.version import distribution_version
 
 Prompt = list[int]
 
@@ -157,7 +157,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print(
         f"cores={torch.get_num_threads()} machine={platform.machine()} torch={torch.__version__} "
-        f"transformers={transformers.__version__} sgl={sgl_runtime.__version__}"
+        f"transformers={transformers.__version__} sgl={distribution_version()}"
     )
     ours, peer = Ours(), Peer(ModelSource.open(ModelSection(model_path="smollm2")))
     rows = []

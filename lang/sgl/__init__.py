@@ -34,6 +34,7 @@ from sgl.api import (
     user_begin,
     user_end,
 )
+from sgl.async_state import AsyncProgramState
 from sgl.backends.base import Backend
 from sgl.backends.engine import load_engine_class
 from sgl.backends.launch import Runtime
@@ -49,15 +50,26 @@ from sgl.choices import (
     unconditional_likelihood_normalized,
 )
 from sgl.default_backend import set_default_backend
-from sgl.errors import ArgumentError, BackendError, ProgramError, SglError, UnknownVariableError
-from sgl.fork import ProgramStateGroup
+from sgl.errors import (
+    ArgumentError,
+    BackendError,
+    ProgramError,
+    ResultError,
+    SglError,
+    TruncatedError,
+    UnknownVariableError,
+)
+from sgl.fork import AsyncProgramStateGroup, ProgramStateGroup
 from sgl.function import Function, function
 from sgl.program_state import ProgramState
+from sgl.results import Partial
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "AsyncProgramState",
+    "AsyncProgramStateGroup",
     "Backend",
     "BackendError",
     "BatchFailure",
@@ -65,14 +77,17 @@ __all__ = [
     "ChoicesMethod",
     "Engine",
     "Function",
+    "Partial",
     "ProgramError",
     "ProgramState",
     "ProgramStateGroup",
+    "ResultError",
     "Runtime",
     "RuntimeEndpoint",
     "ScoredChoice",
     "ScriptedBackend",
     "SglError",
+    "TruncatedError",
     "UnknownVariableError",
     "__version__",
     "assistant",

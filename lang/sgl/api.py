@@ -1,6 +1,6 @@
 """The expressions of programs: gen, select, roles; and calls to the default backend."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sgl.choices import ChoicesMethod, token_length_normalized
@@ -9,6 +9,7 @@ from sgl.default_backend import resolve_backend
 from sgl.errors import ArgumentError, reject
 from sgl.event_loop import event_loop_thread
 from sgl.ir import Concat, Gen, Role, RoleBegin, RoleEnd, Select, caller_source, flatten
+from sgl.output_types import OutputType, output_type
 from sgl.sampling import check_sampling
 
 
@@ -25,11 +26,13 @@ def gen(
     seed: int | None = None,
     ignore_eos: bool | None = None,
     return_logprob: bool | None = None,
+    type: Any = None,  # noqa: A002 - the word that users expect
     dtype: Any = None,
     choices: Sequence[str] | None = None,
     choices_method: ChoicesMethod | None = None,
     regex: str | None = None,
     json_schema: Any = None,
+    post: Callable[[Any], Any] | None = None,
 ) -> Gen | Select:
     """Call the model: what it generates is appended to the state and kept in a variable.
 
@@ -47,28 +50,38 @@ def gen(
         seed: Sent as it is; a seed given to `run` becomes another one for each gen and each fork.
         ignore_eos: Go on after the model's end of sequence.
         return_logprob: Put log probabilities of the output into `get_meta_info`.
+        type: The output is written as this Python type and the variable holds a value of it: int, float, bool, date,
+            time, datetime, a Literal, an Enum, None in unions of these; and as JSON whatever pydantic can validate
+            (list, dict, dataclass, TypedDict, model).  An output that was cut raises `TruncatedError` where it is read;
+            `s.get(name, str)` is the text.
         dtype: int, float, bool or str: the output is written like a Python literal of this type (and stays a string).
         choices: Pick one of these strings; the same as `select`, and goes with nothing but name and choices_method.
         choices_method: See `select`.
         regex: The whole output matches it.
         json_schema: The output is an instance: a JSON Schema as a dict or as JSON text, or a pydantic model class.
+        post: Makes the variable's value out of the text (or of the typed value); the text of the state stays.
 
     Raises:
-        ArgumentError: a value is wrong, or two of dtype, choices, regex and json_schema are given.
+        ArgumentError: a value is wrong, or two of type, dtype, choices, regex and json_schema are given.
     """
     ends = {"max_new_tokens": max_tokens, "stop": stop, "stop_token_ids": stop_token_ids, "ignore_eos": ignore_eos}
     draws = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p, "seed": seed}
     sampling = {**ends, **draws, "return_logprob": return_logprob}
-    constraints = {"dtype": dtype, "regex": regex, "json_schema": json_schema}
+    constraints = {"type": type, "dtype": dtype, "regex": regex, "json_schema": json_schema}
     if choices is not None:
-        _reject_beside_choices({**sampling, **constraints})
+        _reject_beside_choices({**sampling, **constraints, "post": post})
         return _select(name, choices, choices_method)
     if choices_method is not None:
         raise ArgumentError("choices_method is given without choices")
+    if post is not None and not callable(post):
+        raise reject("post", post, "a function of the text")
+    constraint, kind = _constraint(constraints)
     return Gen(
         name=_check_name(name),
         sampling=check_sampling(sampling, shown_as={"max_new_tokens": "max_tokens"}),
-        constraint=_constraint(constraints),
+        constraint=constraint,
+        output_type=kind,
+        post=post,
         source=caller_source(),
     )
 
@@ -194,14 +207,17 @@ def _check_name(name: Any) -> str | None:
     return name
 
 
-def _constraint(constraints: dict[str, Any]) -> Constraint | None:
+def _constraint(constraints: dict[str, Any]) -> tuple[Constraint | None, OutputType | None]:
     given = [name for name, value in constraints.items() if value is not None]
     if len(given) > 1:
         raise ArgumentError(f"gen sets {' and '.join(given)}; set at most one of them")
     if not given:
-        return None
+        return None, None
+    if given[0] == "type":
+        kind = output_type(constraints["type"])
+        return kind.constraint, kind
     check = {"dtype": dtype_constraint, "regex": regex_constraint, "json_schema": schema_constraint}[given[0]]
-    return check(constraints[given[0]])
+    return check(constraints[given[0]]), None
 
 
 def _reject_beside_choices(values: dict[str, Any]) -> None:
@@ -212,7 +228,7 @@ def _reject_beside_choices(values: dict[str, Any]) -> None:
 
 
 def _plain_options(function: str, options: dict[str, Any]) -> dict[str, Any]:
-    for name in ("dtype", "choices", "choices_method", "regex", "json_schema"):
+    for name in ("type", "dtype", "choices", "choices_method", "regex", "json_schema"):
         if name in options:
             raise TypeError(f"{function} has no option {name!r}: the type is its constraint")
     return options

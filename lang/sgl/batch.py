@@ -1,4 +1,4 @@
-"""BatchRun: runs a program for many items in a bounded pool of threads."""
+"""BatchRun: runs a plain program for many items in a bounded pool of threads."""
 
 import contextlib
 import contextvars
@@ -9,13 +9,15 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sgl.errors import reject
 from sgl.program_run import ProgramRun
 from sgl.program_state import ProgramState
+from sgl.state_base import BaseState
 
 MAX_THREADS = 4096
+AUTO_TASKS = 1024
 
 
 @dataclass(frozen=True)
@@ -32,35 +34,74 @@ class BatchFailure:
     index: int
     error: BaseException
     traceback: str
-    state: ProgramState
+    state: BaseState
+
+
+def failure_of(index: int, error: BaseException, state: BaseState) -> BatchFailure:
+    """The record of a failed item."""
+    return BatchFailure(index, error, "".join(traceback.format_exception(error)), state)
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """How a batch runs.
+
+    Attributes:
+        window: Most items that run at a time.
+        is_raising: Whether the first failure ends the batch.
+    """
+
+    window: int
+    is_raising: bool
+
+    @classmethod
+    def checked(cls, num_threads: Any, on_error: Any, *, is_async: bool) -> "BatchSettings":
+        """Settings of user values.
+
+        Raises:
+            ArgumentError: a value is wrong.
+        """
+        if on_error not in ("raise", "collect"):
+            raise reject("on_error", on_error, "'raise' or 'collect'")
+        if num_threads == "auto":
+            num_threads = AUTO_TASKS if is_async else max(96, 16 * (os.cpu_count() or 1))
+        if isinstance(num_threads, bool) or not isinstance(num_threads, int) or not 1 <= num_threads <= MAX_THREADS:
+            raise reject("num_threads", num_threads, f"'auto' or an integer from 1 to {MAX_THREADS}")
+        return cls(num_threads, on_error == "raise")
+
+
+@contextlib.contextmanager
+def progress_bar(title: str | None, total: int) -> "Generator[Callable[[Any], None], None, None]":
+    """A function to call after each item, and the bar around it; without a title there is no bar."""
+    if title is None:
+        yield lambda _: None
+        return
+    # Imported here: programs without a progress bar do not pay for loading it.
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda _: progress.advance(task)
 
 
 class BatchRun:
-    """Runs the items of one batch.
+    """Runs the items of one batch of a plain program.
 
     Args:
         make_run: Makes the run of an item, by index; called once for each.
         num_items: How many items.
-        num_threads: Most items that run at a time; "auto" takes 16 for each core, at least 96.
-        on_error: "raise" or "collect".
+        settings: How it runs.
         title: Title of a progress bar; None for no bar.
     """
 
     def __init__(
-        self,
-        *,
-        make_run: Callable[[int], ProgramRun],
-        num_items: int,
-        num_threads: int | Literal["auto"],
-        on_error: Literal["raise", "collect"],
-        title: str | None,
+        self, make_run: Callable[[int], ProgramRun], num_items: int, *, settings: BatchSettings, title: str | None
     ) -> None:
-        if on_error not in ("raise", "collect"):
-            raise reject("on_error", on_error, "'raise' or 'collect'")
         self._make_run = make_run
         self._num_items = num_items
-        self._window = min(_check_num_threads(num_threads), max(num_items, 1))
-        self._on_error = on_error
+        self._window = min(settings.window, max(num_items, 1))
+        self._is_raising = settings.is_raising
         self._title = title
         self._lock = threading.Lock()
         self._running: dict[int, ProgramRun] = {}
@@ -79,7 +120,7 @@ class BatchRun:
             pool = ThreadPoolExecutor(self._window, thread_name_prefix="sgl-batch")
             stack.callback(pool.shutdown, wait=True, cancel_futures=True)
             stack.callback(self._stop)
-            advance = stack.enter_context(self._progress_bar())
+            advance = stack.enter_context(progress_bar(self._title, self._num_items))
             for index in range(self._num_items):
                 while next_index < min(self._num_items, index + self._window):
                     # A copy for each item: a context runs in one thread at a time.
@@ -87,7 +128,7 @@ class BatchRun:
                     futures[-1].add_done_callback(advance)
                     next_index += 1
                 outcome = futures.popleft().result()
-                if self._on_error == "raise" and self._first_failure is not None:
+                if self._is_raising and self._first_failure is not None:
                     self._first_failure.error.add_note(f"in item {self._first_failure.index} of the batch")
                     raise self._first_failure.error
                 assert outcome is not None, "an item is left out only after a failure"
@@ -99,18 +140,19 @@ class BatchRun:
             if self._is_stopped:
                 return None
             run = self._running[index] = self._make_run(index)
+        state = run.state()
         error: BaseException | None = None
         try:
-            run.run_body()
-            error = run.state.error()
+            run.run()
+            error = state.error()
         except Exception as raised:
             error = raised
         with self._lock:
             del self._running[index]
         if error is None:
-            return run.state
-        failure = BatchFailure(index, error, "".join(traceback.format_exception(error)), run.state)
-        if self._on_error == "raise":
+            return state
+        failure = failure_of(index, error, state)
+        if self._is_raising:
             self._stop(failure)
         return failure
 
@@ -123,25 +165,3 @@ class BatchRun:
             running = list(self._running.values())
         for run in running:
             run.cancel()
-
-    @contextlib.contextmanager
-    def _progress_bar(self) -> "Generator[Callable[[Any], None], None, None]":
-        """A function to call after each item, and the bar around it."""
-        if self._title is None:
-            yield lambda _: None
-            return
-        # Imported here: programs without a progress bar do not pay for loading it.
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns) as progress:
-            task = progress.add_task(self._title, total=self._num_items)
-            yield lambda _: progress.advance(task)
-
-
-def _check_num_threads(num_threads: Any) -> int:
-    if num_threads == "auto":
-        return max(96, 16 * (os.cpu_count() or 1))
-    if isinstance(num_threads, bool) or not isinstance(num_threads, int) or not 1 <= num_threads <= MAX_THREADS:
-        raise reject("num_threads", num_threads, f"'auto' or an integer from 1 to {MAX_THREADS}")
-    return num_threads

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sgl.errors import ArgumentError, reject
+from sgl.schema_check import check_schema
+
+# The pieces of a regex: an escape, a class, what refers back, any other character.
+PIECE = re.compile(r"\\.|\[\^?+\]?+(?:\\.|[^\]\\])*+\]|\(\?P=|\(\?\(|.", re.DOTALL)
+BACK_REFERENCE = re.compile(r"\\[1-9]|\(\?P=|\(\?\(")
 
 ConstraintKind = Literal["regex", "json_schema"]
 
@@ -25,10 +30,12 @@ class Constraint:
     extra_stops: tuple[str, ...] = ()
 
 
+NUMBER_STOPS = (" ", "\n")
+
 # A number has no end of its own, so white space may follow it and ends it.
 _DTYPES: dict[str, Constraint] = {
-    "int": Constraint("regex", r"[-+]?[0-9]+[ \n]*", (" ", "\n")),
-    "float": Constraint("regex", r"[-+]?[0-9]+(\.[0-9]+)?[ \n]*", (" ", "\n")),
+    "int": Constraint("regex", r"[-+]?[0-9]+[ \n]*", NUMBER_STOPS),
+    "float": Constraint("regex", r"[-+]?[0-9]+(\.[0-9]+)?[ \n]*", NUMBER_STOPS),
     "bool": Constraint("regex", "(True|False)"),
     "str": Constraint("regex", r'"[^"\\\n]*"'),
 }
@@ -54,6 +61,11 @@ def regex_constraint(regex: Any) -> Constraint:
         re.compile(regex)
     except re.error as error:
         raise ArgumentError(f"regex {regex!r} is malformed at position {error.pos}: {error.msg}") from error
+    for piece in PIECE.finditer(regex):
+        if BACK_REFERENCE.fullmatch(piece[0]):
+            raise ArgumentError(
+                f"regex {regex!r} refers back to a group at position {piece.start()}, which no automaton can follow"
+            )
     return Constraint("regex", regex)
 
 
@@ -72,9 +84,11 @@ def schema_constraint(schema: Any) -> Constraint:
         return Constraint("json_schema", json.dumps(schema.model_json_schema()))
     if isinstance(schema, dict):
         try:
-            return Constraint("json_schema", json.dumps(schema))
+            text = json.dumps(schema)
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"json_schema cannot be written as JSON: {error}") from error
+        check_schema(schema)
+        return Constraint("json_schema", text)
     if not isinstance(schema, str):
         raise reject("json_schema", schema, "a dict, JSON text, or a pydantic model class")
     try:
@@ -85,4 +99,5 @@ def schema_constraint(schema: Any) -> Constraint:
         ) from error
     if not isinstance(parsed, dict):
         raise reject("json_schema", schema, "a JSON object")
+    check_schema(parsed)
     return Constraint("json_schema", schema)

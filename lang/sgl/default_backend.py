@@ -2,14 +2,20 @@
 
 Set in a context (a task, a thread with a copied context) it holds there; elsewhere the latest one set anywhere holds,
 so threads and notebook cells that start with an empty context find it too.
+
+Besides this context variable and the holder of the latest one, the language keeps two things for the whole process:
+here, what is known of the models of engines, so that `run(backend=engine)` asks once and not in every run; and the
+event loop thread (`event_loop.py`).
 """
 
 from contextvars import ContextVar
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sgl.backends.base import Backend
 from sgl.backends.engine import EngineBackend
 from sgl.backends.launch import Runtime
+from sgl.backends.model_facts import ModelFacts
 from sgl.backends.native import Transport
 from sgl.errors import SglError, reject
 
@@ -21,6 +27,8 @@ class _Latest:
 
 
 _latest = _Latest()
+# The wrappers themselves hold their engines, so keeping those would keep every engine for ever.
+_facts_of_engines: WeakKeyDictionary[Transport, ModelFacts] = WeakKeyDictionary()
 _default_backend: ContextVar[Backend | None] = ContextVar("sgl_default_backend", default=None)
 
 
@@ -57,5 +65,5 @@ def as_backend(backend: Any) -> Backend:
     if isinstance(backend, Runtime):
         return backend.endpoint
     if isinstance(backend, Transport):
-        return EngineBackend(backend)
+        return EngineBackend(backend, facts=_facts_of_engines.setdefault(backend, ModelFacts()))
     raise reject("backend", backend, "a backend such as RuntimeEndpoint, a Runtime, or an Engine")

@@ -2,7 +2,8 @@
 
 `ArgumentError` (also a ValueError): a value given to the language is wrong.  `UnknownVariableError` (also a KeyError):
 a state has no such variable.  `ProgramError`: a program failed; it names program, variable and source line.
-`BackendError`: the backend refused or broke; it carries the protocol's status, code and param.
+`ResultError`: a variable's text is no value of its type; `TruncatedError`: because it was cut.  `BackendError`: the
+backend refused or broke; it carries the protocol's status, code and param.
 """
 
 
@@ -37,6 +38,24 @@ class ProgramError(SglError):
         self.program = program
         self.variable = variable
         self.source = source
+
+
+class ResultError(ProgramError):
+    """No value of the wanted type could be made of an output.  The state goes on; reading the variable raises this.
+
+    Attributes:
+        text: The output as it is.
+    """
+
+    def __init__(
+        self, message: str, *, program: str, variable: str | None, source: str | None = None, text: str = ""
+    ) -> None:
+        super().__init__(message, program=program, variable=variable, source=source)
+        self.text = text
+
+
+class TruncatedError(ResultError):
+    """The output was cut at its limit of tokens before it was complete."""
 
 
 class BackendError(SglError):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from sgl.errors import ArgumentError, SglError, reject
-from sgl.executor import StateExecutor
+from sgl.scope import StateScope
 
 JoinMode = Literal["gather", "gather_variable", "concatenate", "concate_and_append"]
 OnError = Literal["raise", "collect"]
@@ -22,21 +22,19 @@ class Appendable(Protocol):
 BranchT = TypeVar("BranchT", bound=Appendable)
 
 
-class ProgramStateGroup(Generic[BranchT]):
-    """Branches of a program, in order: index, iterate, append to all of them, join.
+class BranchGroup(Generic[BranchT]):
+    """Branches of a program, in order: index, iterate, append to all of them.
 
     Args:
         parent: The state that was forked.
         branches: The branches.
-        executors: Their executors.
+        scopes: The branches as the program sees them.
     """
 
-    def __init__(
-        self, *, parent: StateExecutor, branches: Sequence[BranchT], executors: Sequence[StateExecutor]
-    ) -> None:
+    def __init__(self, *, parent: StateScope, branches: Sequence[BranchT], scopes: Sequence[StateScope]) -> None:
         self._parent = parent
         self._branches = list(branches)
-        self._executors = list(executors)
+        self._scopes = list(scopes)
         self._is_joined = False
 
     def __getitem__(self, index: int) -> BranchT:
@@ -71,6 +69,61 @@ class ProgramStateGroup(Generic[BranchT]):
             branch += item
         return self
 
+    def _begin_join(self, mode: JoinMode, on_error: OnError) -> None:
+        if mode not in JOIN_MODES:
+            raise reject("mode", mode, "one of " + ", ".join(map(repr, JOIN_MODES)))
+        if on_error not in ("raise", "collect"):
+            raise reject("on_error", on_error, "'raise' or 'collect'")
+        if self._is_joined:
+            raise ArgumentError("these branches were joined already")
+        self._is_joined = True
+        for scope in self._scopes:
+            scope.executor.close()
+
+    def _finish_join(self, mode: JoinMode, on_error: OnError) -> None:
+        errors = [scope.executor.queue.error for scope in self._scopes]
+        if on_error == "raise":
+            self._parent.raise_error()
+            for error in errors:
+                if error is not None:
+                    raise error.with_traceback(None)
+        if mode in ("gather", "gather_variable"):
+            self._gather(errors, on_error)
+        else:
+            self._concatenate(errors)
+
+    def _gather(self, errors: Sequence[SglError | None], on_error: OnError) -> None:
+        made = [scope.table.made() for scope in self._scopes]
+        for name in dict.fromkeys(name for variables in made for name in variables):
+            mine = self._parent.table.by_name.get(name)
+            if mine is not None and not mine.is_gathered:
+                continue
+            values: list[Any] = []
+            metas: list[dict[str, Any] | None] = []
+            for variables, error in zip(made, errors, strict=True):
+                variable = variables.get(name)
+                if variable is None:
+                    values.append(error)
+                elif variable.error is not None and on_error == "raise":
+                    raise variable.error.with_traceback(None)
+                else:
+                    values.append(variable.error or variable.value)
+                metas.append(dict(variable.meta) if variable is not None and variable.has_whole_text else None)
+            self._parent.set_variable(name, values, meta={"branches": metas}, is_gathered=True)
+
+    def _concatenate(self, errors: Sequence[SglError | None]) -> None:
+        executors = [scope.executor for scope in self._scopes]
+        for index, executor in enumerate(executors):
+            if executor.open_role != executor.role_at_start:
+                raise ArgumentError(f"branch {index} is joined with role {executor.open_role!r} open")
+        for executor, error in zip(executors, errors, strict=True):
+            if error is None:
+                self._parent.executor.append_joined(*executor.queue.added())
+
+
+class ProgramStateGroup(BranchGroup[BranchT]):
+    """The branches of a plain program."""
+
     def join(self, mode: JoinMode = "gather", *, on_error: OnError = "raise") -> None:
         """Wait for all branches and bring them together in the parent.
 
@@ -89,54 +142,18 @@ class ProgramStateGroup(Generic[BranchT]):
             ArgumentError: an unknown mode or policy, a second join, or a branch that left a role open.
             SglError: with "raise", the error of the first failed branch.
         """
-        if mode not in JOIN_MODES:
-            raise reject("mode", mode, "one of " + ", ".join(map(repr, JOIN_MODES)))
-        if on_error not in ("raise", "collect"):
-            raise reject("on_error", on_error, "'raise' or 'collect'")
-        if self._is_joined:
-            raise ArgumentError("these branches were joined already")
-        self._is_joined = True
-        for executor in self._executors:
-            executor.close()
-        for executor in self._executors:
-            executor.wait_idle()
-        errors = [executor.queue.error for executor in self._executors]
-        if on_error == "raise":
-            self._parent.raise_error()
-            for error in errors:
-                if error is not None:
-                    raise error.with_traceback(None)
-        if mode in ("gather", "gather_variable"):
-            self._gather(errors)
-        else:
-            self._concatenate(errors)
+        self._begin_join(mode, on_error)
+        for scope in self._scopes:
+            scope.context.wait_for(scope.is_idle)
+        self._finish_join(mode, on_error)
 
-    def _gather(self, errors: Sequence[SglError | None]) -> None:
-        made = [
-            {
-                name: variable
-                for name, variable in executor.variables.items()
-                if executor.inherited.get(name) is not variable
-            }
-            for executor in self._executors
-        ]
-        for name in dict.fromkeys(name for variables in made for name in variables):
-            mine = self._parent.variables.get(name)
-            if mine is not None and not mine.is_gathered:
-                continue
-            values: list[Any] = []
-            metas: list[dict[str, Any] | None] = []
-            for variables, error in zip(made, errors, strict=True):
-                variable = variables.get(name)
-                usable = variable is not None and variable.error is None
-                values.append(variable.value if variable is not None and usable else error)
-                metas.append(dict(variable.meta) if variable is not None and usable else None)
-            self._parent.set_variable(name, values, meta={"branches": metas}, is_gathered=True)
 
-    def _concatenate(self, errors: Sequence[SglError | None]) -> None:
-        for index, executor in enumerate(self._executors):
-            if executor.open_role != executor.role_at_start:
-                raise ArgumentError(f"branch {index} is joined with role {executor.open_role!r} open")
-        for executor, error in zip(self._executors, errors, strict=True):
-            if error is None:
-                self._parent.append_joined(*executor.queue.added())
+class AsyncProgramStateGroup(BranchGroup[BranchT]):
+    """The branches of an async program."""
+
+    async def join(self, mode: JoinMode = "gather", *, on_error: OnError = "raise") -> None:
+        """Wait for all branches and bring them together in the parent; see `ProgramStateGroup.join`."""
+        self._begin_join(mode, on_error)
+        for scope in self._scopes:
+            await scope.context.progress.wait_for_async(scope.is_idle)
+        self._finish_join(mode, on_error)

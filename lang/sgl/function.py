@@ -1,24 +1,28 @@
 """@function: makes a program of a Python function whose first parameter is the state."""
 
 import functools
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal, overload
 
-from sgl.batch import BatchRun
+from sgl.async_batch import AsyncBatchRun
+from sgl.async_state import AsyncProgramState
+from sgl.batch import BatchFailure, BatchRun, BatchSettings
 from sgl.default_backend import resolve_backend
-from sgl.errors import ArgumentError, reject
-from sgl.program_run import Body, ProgramCall, ProgramRun
+from sgl.event_loop import event_loop_thread
+from sgl.inline_call import call_inline
+from sgl.program_run import Body, ProgramRun, is_async
+from sgl.program_signature import BoundCall, ProgramSignature
 from sgl.program_state import ProgramState
 from sgl.run_context import DefaultLimitNotice
-from sgl.run_options import RUN_OPTIONS, RunOptions
+from sgl.run_options import RunOptions
+from sgl.state_base import BaseState
 
 OnError = Literal["raise", "collect"]
 
 
 class Function:
-    """A program, made by `@sgl.function`.
+    """A program, made by `@sgl.function` of a plain or an `async def` function.
 
     Keywords of `run` are told apart by name: a keyword that is a parameter of the function goes to the function,
     whatever its name; the rest must be run options.  A program that has a parameter called `temperature` gets its
@@ -31,45 +35,72 @@ class Function:
     """
 
     def __init__(self, body: Body, *, bound: dict[str, Any] | None = None, options: RunOptions | None = None) -> None:
-        parameters = list(inspect.signature(body).parameters.values())
-        takes_state = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        if not parameters or parameters[0].kind not in takes_state:
-            raise ArgumentError(f"program {body.__name__!r} needs a first parameter for its state, usually called s")
         self._body = body
         self._bound = bound or {}
         self._options = options or RunOptions()
-        self._signature = inspect.Signature(parameters[1:])
-        self._takes_any_name = parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+        self._signature = ProgramSignature(body)
         self._notice = DefaultLimitNotice(body.__name__)
         functools.update_wrapper(self, body)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program: on a new state like `run`, or inline where the first argument is the state of a program.
+
+        Inline, the function works on that state: text, roles, forks and seeds go on as if it were written there, and
+        the call gives what the function returns (to be awaited if it is async).  Variables are local to the call, as in
+        Python: it neither sees nor changes those of the caller.  A function hands out its own by returning their
+        values, or by returning its state to let the caller read them.  Run options of an inline call are sampling
+        settings, for its gens alone.  A state that `run` returned can be continued in the same way.
+
+        Raises:
+            TypeError: the arguments do not fit the function.
+            ArgumentError: a run option has a wrong value, or the state belongs to a program of the other kind.
+        """
+        if args and isinstance(args[0], BaseState):
+            own, values = self._signature.split(kwargs, "an inline call")
+            call = self._signature.bind(args[1:], own, self._bound, "an inline call")
+            return call_inline(self._body, args[0], call, self._options.updated(values))
+        return self.run(*args, **kwargs)
+
     def run(self, *args: Any, **kwargs: Any) -> ProgramState:
-        """Run the program once; the function runs in the calling thread.
+        """Run the program once on a new state; a plain function runs in the calling thread.
 
         Returns when the function does, so generation may go on; reading the state waits for it.  With `stream=True` the
-        function runs in a thread of its own, and this returns at once.
+        function runs beside the caller, and this returns at once.  An async function runs on the language's event loop.
 
         Args:
             *args: Arguments of the function, behind the state.
             **kwargs: Arguments of the function by name, and run options.  For gens that do not say their own:
                 max_new_tokens (128), stop, stop_token_ids, temperature (1.0), top_p (1.0), top_k (-1), min_p (0.0),
                 seed, ignore_eos (False), return_logprob (False).  And backend (the default one); stream (False);
-                use_thread (True; False: appending waits, and raises where it fails).
+                use_thread (True; False: appending waits, and raises where it fails); messages (a list of
+                `{"role", "content"}` that the state begins with).
 
         Raises:
             TypeError: the arguments do not fit the function.
             ArgumentError: a run option has a wrong value.
             Exception: what the function raises, as it is.
         """
-        own, options = self._split(kwargs)
-        run = self._new_run(self._bind(args, own, self._options.updated(self._known(options, "run"))))
-        if run.is_streaming:
-            run.start_body()
+        run = self._new_run(args, kwargs)
+        state = run.state()
+        if self._is_streaming(kwargs):
+            run.start()
         else:
-            run.run_body()
-        return run.state
+            run.run()
+        return state
 
-    __call__ = run
+    async def arun(self, *args: Any, **kwargs: Any) -> AsyncProgramState:
+        """`run` for tasks of any event loop; the reads of the state are awaited.
+
+        An async function runs in the calling task (with `stream=True`: in a task of its own), so it may use what
+        belongs to the caller's loop; a plain function runs in a thread.  Cancelling the task ends the run.
+        """
+        run = self._new_run(args, kwargs)
+        state = run.async_state()
+        if self._is_streaming(kwargs):
+            run.start_async()
+        else:
+            await run.run_async()
+        return state
 
     def run_batch(
         self,
@@ -86,7 +117,8 @@ class Function:
         Args:
             batch_arguments: For each item the function's arguments, a dict by name or a tuple in order.  All are
                 checked before the first one runs.
-            num_threads: Most items that run at a time; "auto" takes 16 for each core, at least 96.
+            num_threads: Most items that run at a time; "auto" takes 16 for each core, at least 96, and for an async
+                program, which needs no thread, 1,024.
             progress_bar: Show progress in the terminal.
             generator_style: Give a generator of states, in order, in place of a list.  At most `num_threads` items run
                 ahead of the one that is asked for; closing it cancels the rest.
@@ -101,19 +133,41 @@ class Function:
             TypeError: an item does not fit the function; the message names the item.
             ArgumentError: an option has a wrong value.
         """
-        if "stream" in options:
-            raise TypeError("run_batch has no option 'stream'; run one program with run(..., stream=True)")
-        base = self._options.updated(self._known(options, "run_batch"))
-        base = replace(base, backend=resolve_backend(base.backend), stream=False)
-        calls = [self._bind_item(index, item, base) for index, item in enumerate(batch_arguments)]
-        batch = BatchRun(
-            make_run=lambda index: self._new_run(calls[index]),
-            num_items=len(calls),
-            num_threads=num_threads,
-            on_error=on_error,
-            title=self._body.__name__ if progress_bar else None,
-        )
-        return batch.results() if generator_style else list(batch.results())
+        settings = BatchSettings.checked(num_threads, on_error, is_async=is_async(self._body))
+        title = self._body.__name__ if progress_bar else None
+        make_run, num_items = self._batch_runs(batch_arguments, options)
+        if is_async(self._body):
+            items = AsyncBatchRun(make_run, num_items, settings=settings, view=ProgramRun.state, title=title)
+            results = items.results_from(event_loop_thread())
+        else:
+            results = BatchRun(make_run, num_items, settings=settings, title=title).results()
+        return results if generator_style else list(results)
+
+    async def arun_batch(
+        self,
+        batch_arguments: Iterable[dict[str, Any] | tuple[Any, ...]],
+        *,
+        num_threads: int | Literal["auto"] = "auto",
+        on_error: OnError = "raise",
+        **options: Any,
+    ) -> list[AsyncProgramState | BatchFailure]:
+        """`run_batch` for tasks: the list of finished states; cancelling the task ends all items."""
+        results = self.arun_batch_iter(batch_arguments, num_threads=num_threads, on_error=on_error, **options)
+        return [result async for result in results]
+
+    def arun_batch_iter(
+        self,
+        batch_arguments: Iterable[dict[str, Any] | tuple[Any, ...]],
+        *,
+        num_threads: int | Literal["auto"] = "auto",
+        on_error: OnError = "raise",
+        **options: Any,
+    ) -> AsyncGenerator[Any, None]:
+        """`run_batch(generator_style=True)` for `async for`."""
+        settings = BatchSettings.checked(num_threads, on_error, is_async=is_async(self._body))
+        make_run, num_items = self._batch_runs(batch_arguments, options)
+        view = ProgramRun.async_state
+        return AsyncBatchRun(make_run, num_items, settings=settings, view=view, title=None).results()
 
     def bind(self, **kwargs: Any) -> "Function":
         """The same program with some arguments given; those of a later call win over them.
@@ -121,7 +175,7 @@ class Function:
         Raises:
             TypeError: the function has no such parameter.
         """
-        self._checked_binding(lambda: self._signature.bind_partial(**kwargs), "bind")
+        self._signature.check_names(kwargs)
         return Function(self._body, bound={**self._bound, **kwargs}, options=self._options)
 
     def options(self, **options: Any) -> "Function":
@@ -131,58 +185,33 @@ class Function:
             TypeError: there is no such option.
             ArgumentError: an option has a wrong value.
         """
-        updated = self._options.updated(self._known(options, "options"))
+        updated = self._options.updated(self._signature.known_options(options, "options"))
         return Function(self._body, bound=self._bound, options=updated)
 
     def __repr__(self) -> str:
         return f"<sgl program {self._body.__name__}{self._signature}>"
 
-    def _new_run(self, call: ProgramCall) -> ProgramRun:
-        return ProgramRun(self._body, call, self._notice)
+    def _is_streaming(self, kwargs: dict[str, Any]) -> bool:
+        _, values = self._signature.split(kwargs, "run")
+        return self._options.updated({"stream": values.get("stream")}).stream
 
-    def _split(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Keywords for the function, and keywords that must be run options."""
-        own: dict[str, Any] = {}
-        options: dict[str, Any] = {}
-        for name, value in kwargs.items():
-            is_own = name in self._signature.parameters or (self._takes_any_name and name not in RUN_OPTIONS)
-            (own if is_own else options)[name] = value
-        return own, options
+    def _new_run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ProgramRun:
+        own, values = self._signature.split(kwargs, "run")
+        call = self._signature.bind(args, own, self._bound)
+        return ProgramRun(self._body, call, self._options.updated(values), self._notice)
 
-    def _known(self, options: dict[str, Any], method: str) -> dict[str, Any]:
-        for name in options:
-            if name not in RUN_OPTIONS:
-                raise TypeError(
-                    f"{method} of program {self._body.__name__!r} got {name!r}, which is neither a parameter of the "
-                    f"program ({', '.join(self._signature.parameters) or 'it has none'}) nor a run option "
-                    f"({', '.join(RUN_OPTIONS)})"
-                )
-        return options
-
-    def _bind(self, args: tuple[Any, ...], own: dict[str, Any], options: RunOptions, where: str = "run") -> ProgramCall:
-        def bind() -> inspect.BoundArguments:
-            taken = self._signature.bind_partial(*args, **own).arguments
-            missing = {name: value for name, value in self._bound.items() if name not in taken}
-            return self._signature.bind(*args, **own, **missing)
-
-        arguments = self._checked_binding(bind, where)
-        return ProgramCall(arguments.args, arguments.kwargs, options)
-
-    def _bind_item(self, index: int, item: Any, options: RunOptions) -> ProgramCall:
-        where = f"item {index} of run_batch"
-        if isinstance(item, dict):
-            return self._bind((), item, options, where)
-        if isinstance(item, tuple):
-            return self._bind(item, {}, options, where)
-        raise reject(where, item, "a dict of arguments by name, or a tuple of arguments in order")
-
-    def _checked_binding(self, bind: Callable[[], inspect.BoundArguments], where: str) -> inspect.BoundArguments:
-        try:
-            return bind()
-        except TypeError as error:
-            raise TypeError(
-                f"{where}: arguments do not fit program {self._body.__name__!r}{self._signature}: {error}"
-            ) from None
+    def _batch_runs(
+        self, batch_arguments: Iterable[Any], options: dict[str, Any]
+    ) -> tuple[Callable[[int], ProgramRun], int]:
+        """What makes the run of an item, and how many items there are; every item is checked."""
+        if "stream" in options:
+            raise TypeError("run_batch has no option 'stream'; run one program with run(..., stream=True)")
+        base = self._options.updated(self._signature.known_options(options, "run_batch"))
+        base = replace(base, backend=resolve_backend(base.backend), stream=False)
+        calls: list[BoundCall] = [
+            self._signature.bind_item(index, item, self._bound) for index, item in enumerate(batch_arguments)
+        ]
+        return (lambda index: ProgramRun(self._body, calls[index], base, self._notice)), len(calls)
 
 
 @overload
@@ -201,5 +230,7 @@ def function(body: Body | None = None) -> Function | Callable[[Body], Function]:
             s += sgl.gen("answer", max_tokens=8, stop=".")
 
         print(capital("France")["answer"])
+
+    An `async def` function awaits what it reads, as in `await s["answer"]`, and needs no thread while it waits.
     """
     return Function if body is None else Function(body)

@@ -4,13 +4,14 @@ Nodes are immutable: one expression can be appended to many states.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sgl.choices import ChoicesMethod
 from sgl.constraints import Constraint
 from sgl.errors import ArgumentError
+from sgl.output_types import OutputType
 from sgl.sampling import SamplingParams
 
 Role = Literal["system", "user", "assistant"]
@@ -44,12 +45,16 @@ class Gen(Expr):
         name: Variable that gets the output; None when nobody reads it.
         sampling: What this gen says; the rest comes from `run`.
         constraint: What the output must match.
+        output_type: What the output is read as; None for text.
+        post: Makes the value of a variable out of what was read.
         source: `file:line` where the expression was built.
     """
 
     name: str | None
     sampling: SamplingParams
     constraint: Constraint | None = None
+    output_type: OutputType | None = None
+    post: Callable[[Any], Any] | None = None
     source: str = field(compare=False)
 
 

@@ -16,6 +16,7 @@ from sgl.errors import ProgramError, SglError
 from sgl.ir import Gen, Node, RoleBegin, RoleEnd, Select, Text
 from sgl.node_runner import NodeRunner
 from sgl.run_context import RunContext
+from sgl.sampling import SamplingParams
 from sgl.seeds import Seeds
 from sgl.transcript import Transcript
 from sgl.variable import Variable
@@ -23,10 +24,17 @@ from sgl.variable import Variable
 
 @dataclass(frozen=True)
 class RunNode:
-    """Run a node; a gen or a select fills the variable."""
+    """Run a node; a gen or a select fills the variable.
+
+    Attributes:
+        node: What to run.
+        variable: What it fills.
+        sampling: Settings for a gen that does not say its own.
+    """
 
     node: Node
     variable: Variable | None
+    sampling: SamplingParams
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,21 @@ class AppendJoined:
     messages: list[Message]
 
 
-Operation = RunNode | StartBranches | AppendJoined
+@dataclass(frozen=True)
+class BeginCapture:
+    """From here on the text belongs to a variable."""
+
+    variable: Variable
+
+
+@dataclass(frozen=True)
+class EndCapture:
+    """Here it ends."""
+
+    variable: Variable
+
+
+Operation = RunNode | StartBranches | AppendJoined | BeginCapture | EndCapture
 
 
 class NodeQueue:
@@ -138,6 +160,16 @@ class NodeQueue:
         if task is not None:
             task.cancel()
 
+    def abandon(self) -> None:
+        """Nobody holds the state any more: what still runs ends.  Called on the loop."""
+        if not self.is_idle:
+            self.fail(ended(self._context.program, "was abandoned: nobody holds its state"), with_branches=False)
+
+    def abandon_body(self) -> None:
+        """Nobody can read what a streaming run's body still appends: the run ends.  Called on the loop."""
+        if self._context.may_grow:
+            self.fail(ended(self._context.program, "was abandoned: nobody holds its state"), with_branches=True)
+
     def _run_leading_text(self, runner: NodeRunner) -> None:
         # Text needs no backend: it is done here, so that a program of constants never waits for the loop.
         while self._waiting:
@@ -172,7 +204,11 @@ class NodeQueue:
     async def _run(self, runner: NodeRunner, operation: Operation) -> None:
         match operation:
             case RunNode():
-                await runner.run(operation.node, operation.variable)
+                await runner.run(operation.node, operation.variable, operation.sampling)
+            case BeginCapture():
+                runner.begin_capture(operation.variable)
+            case EndCapture():
+                runner.end_capture(operation.variable)
             case AppendJoined():
                 runner.append(operation.text, operation.messages)
             case StartBranches():
@@ -185,7 +221,7 @@ class NodeQueue:
         """Pass the state's error on to all that would have come of these operations."""
         assert self._error is not None, "only a failed state discards"
         for operation in operations:
-            if isinstance(operation, RunNode) and operation.variable is not None:
+            if isinstance(operation, RunNode | BeginCapture | EndCapture) and operation.variable is not None:
                 operation.variable.fail(self._error)
             elif isinstance(operation, StartBranches):
                 for branch in operation.branches:

@@ -1,117 +1,154 @@
-"""ProgramRun: one execution of a program's function."""
+"""ProgramRun: one execution of a program's function, on a new state or inline on the state of another program."""
 
-import contextvars
-import threading
+import asyncio
+import inspect
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from sgl.async_state import AsyncProgramState
 from sgl.default_backend import resolve_backend
 from sgl.errors import ProgramError, SglError
 from sgl.event_loop import event_loop_thread
 from sgl.executor import StateExecutor
+from sgl.program_signature import BoundCall
 from sgl.program_state import ProgramState
 from sgl.run_context import DefaultLimitNotice, RunContext
 from sgl.run_options import RunOptions
+from sgl.scope import StateScope
 from sgl.seeds import Seeds
 from sgl.transcript import Transcript
+from sgl.variable import VariableTable
 
 Body = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class ProgramCall:
-    """Arguments and options of one run, checked.
-
-    Attributes:
-        args, kwargs: What the function gets behind the state.
-        options: Run options.
-    """
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    options: RunOptions
 
 
 class ProgramRun:
     """Runs a function once on a new state.
 
     Args:
-        body: The function.
-        call: Its arguments and options.
+        body: The function; an async one gets an `AsyncProgramState`.
+        call: Its arguments.
+        options: Run options.
         notice: The program's warning about the default limit.
-
-    Attributes:
-        state: What the function gets as its first argument.
     """
 
-    def __init__(self, body: Body, call: ProgramCall, notice: DefaultLimitNotice) -> None:
-        options = call.options
+    def __init__(self, body: Body, call: BoundCall, options: RunOptions, notice: DefaultLimitNotice) -> None:
         self._body = body
         self._call = call
         self._context = RunContext(
             program=body.__name__,
             backend=resolve_backend(options.backend),
             loop=event_loop_thread(),
-            sampling=options.sampling,
             stream=options.stream,
             notice=notice,
         )
         self._executor = StateExecutor(
             context=self._context, seeds=Seeds(options.sampling.seed), transcript=Transcript()
         )
-        self.state = ProgramState(self._executor, is_inline=not options.use_thread)
+        self._scope = StateScope(self._executor, table=VariableTable(), sampling=options.sampling)
+        self._is_inline = not options.use_thread
+        self._scope.append(options.start)
 
-    @property
-    def is_streaming(self) -> bool:
-        """Whether the function is to run in a thread of its own."""
-        return self._context.stream
+    def state(self) -> ProgramState:
+        """The state for a caller that is no task."""
+        return ProgramState(self._scope.outside(), is_inline=self._is_inline)
 
-    def run_body(self) -> None:
-        """Run the function in the calling thread.  If it raises, the state ends, and the exception goes on as it is."""
-        self._context.body_begins()
+    def async_state(self) -> AsyncProgramState:
+        """The state for a task."""
+        return AsyncProgramState(self._scope.outside())
+
+    def run(self) -> None:
+        """Run the function: a plain one in the calling thread, an async one on the event loop.
+
+        If it raises, the state ends, and the exception goes on as it is.
+        """
+        if is_async(self._body):
+            self._context.loop.wait(self._run_async_body())
+        else:
+            self._run_plain_body()
+
+    async def run_async(self) -> None:
+        """Run the function: a plain one in a thread, an async one in the calling task."""
+        if is_async(self._body):
+            await self._run_async_body()
+            return
         try:
-            self.state.ret_value = self._body(self.state, *self._call.args, **self._call.kwargs)
-        except BaseException as error:
-            self._executor.queue.fail(self._explain(error), with_branches=True)
+            await asyncio.wrap_future(self._context.loop.bodies.start(self._run_plain_body, name=self._thread_name))
+        except asyncio.CancelledError:
+            self.cancel()
             raise
-        finally:
-            self._context.body_ends()
 
-    def start_body(self) -> None:
-        """Run the function in a thread of its own; what it raises is the state's error."""
-        variables = contextvars.copy_context()
-        name = f"sgl-{self._context.program}"
-        threading.Thread(target=variables.run, args=(self._run_body_quietly,), name=name, daemon=True).start()
+    def start(self) -> None:
+        """Run the function beside the caller, in a thread or on the event loop; what it raises is the state's error."""
+        if is_async(self._body):
+            self._context.loop.start(self._quietly(self._run_async_body()))
+        else:
+            self._context.loop.bodies.start(self._run_plain_body, name=self._thread_name)
+
+    def start_async(self) -> None:
+        """The same for a task: an async function runs in a task of the caller's loop."""
+        if is_async(self._body):
+            self._context.loop.hold(asyncio.ensure_future(self._quietly(self._run_async_body())))
+        else:
+            self.start()
 
     def cancel(self) -> None:
         """End the state and its forks."""
         self._executor.cancel()
 
-    def _run_body_quietly(self) -> None:
+    @property
+    def _thread_name(self) -> str:
+        return f"sgl-{self._context.program}"
+
+    def _run_plain_body(self) -> None:
+        state = ProgramState(self._scope, is_inline=self._is_inline)
         try:
-            self.run_body()
+            self._executor.ret_value = self._body(state, *self._call.args, **self._call.kwargs)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            self._context.body_ends()
+
+    async def _run_async_body(self) -> None:
+        state = AsyncProgramState(self._scope)
+        try:
+            self._executor.ret_value = await self._body(state, *self._call.args, **self._call.kwargs)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            self._context.body_ends()
+
+    async def _quietly(self, body: Coroutine[Any, Any, None]) -> None:
+        try:
+            await body
         except Exception:
             # The state carries it to whoever reads; nobody can catch it here.
             assert self._executor.queue.error is not None, "a body that raised has ended its state"
 
-    def _explain(self, error: BaseException) -> SglError:
-        if isinstance(error, ProgramError):
-            # What the function read had failed: that error says more than this run could add.
-            return error
-        program = self._context.program
-        source = self._source(error)
-        cause = str(error) if isinstance(error, SglError) else f"{type(error).__name__}: {error}"
-        explained = ProgramError(
-            f"program {program!r} failed in its body at {source}: {cause}", program=program, source=source
-        )
-        explained.__cause__ = error
-        return explained
+    def _fail(self, error: BaseException) -> None:
+        self._executor.queue.fail(explain_body_error(self._body, self._context.program, error), with_branches=True)
 
-    def _source(self, error: BaseException) -> str:
-        """The line of the function that the exception came through."""
-        file = self._body.__code__.co_filename
-        frames = traceback.extract_tb(error.__traceback__)
-        line = next((frame.lineno for frame in reversed(frames) if frame.filename == file), None)
-        return f"{file}:{line if line is not None else self._body.__code__.co_firstlineno}"
+
+def is_async(body: Body) -> bool:
+    """Whether a program's function is written with `async def`."""
+    return inspect.iscoroutinefunction(body)
+
+
+def explain_body_error(body: Body, program: str, error: BaseException) -> SglError:
+    """The error of a state whose body raised."""
+    if isinstance(error, ProgramError):
+        # What the function read had failed: that error says more than this run could add.
+        return error
+    file = body.__code__.co_filename
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((frame.lineno for frame in reversed(frames) if frame.filename == file), None)
+    source = f"{file}:{line if line is not None else body.__code__.co_firstlineno}"
+    cause = str(error) if isinstance(error, SglError) else f"{type(error).__name__}: {error}"
+    explained = ProgramError(
+        f"program {program!r} failed in its body at {source}: {cause}", program=program, source=source
+    )
+    explained.__cause__ = error
+    return explained

@@ -1,45 +1,36 @@
-"""ProgramState: the `s` of a program."""
+"""ProgramState: the `s` of a plain program, and what `run` gives."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Self
 
 from sgl.backends.base import Message
-from sgl.errors import SglError, reject
-from sgl.executor import StateExecutor
+from sgl.errors import SglError
 from sgl.fork import ProgramStateGroup
-from sgl.ir import Concat, Role, RoleBegin, RoleEnd, flatten
+from sgl.results import read_beginning, read_variable
+from sgl.scope import StateScope
+from sgl.state_base import BaseState
 from sgl.streaming import TextStream
 
-MAX_BRANCHES = 65_536
 
-
-class ProgramState:
+class ProgramState(BaseState):
     """The state of a running or finished program: text that grows, and variables.
 
     `s += ...` appends and returns at once; reading waits for what it needs.  A failed state raises the same
-    `ProgramError` from every read.
-
-    Args:
-        executor: Runs the nodes.
-        is_inline: Whether appending waits until what was appended has run.
-
-    Attributes:
-        ret_value: What the program's function returned.
+    `ProgramError` from every read.  When nobody holds a state any more, what still runs in it ends.
     """
-
-    def __init__(self, executor: StateExecutor, *, is_inline: bool = False) -> None:
-        self._executor = executor
-        self._is_inline = is_inline
-        self.ret_value: Any = None
 
     def __iadd__(self, value: Any) -> Self:
         """Append text or an expression."""
-        self._executor.append(value)
+        self._scope.append(value)
         if self._is_inline:
-            self._executor.wait_idle()
-            self._executor.raise_error()
+            self._scope.context.wait_for(self._scope.is_idle)
+            self._scope.raise_error()
         return self
+
+    def with_scope(self, scope: StateScope) -> "ProgramState":
+        """This state with other variables, for a program that is called inline."""
+        return ProgramState(scope, is_inline=self._is_inline)
 
     def __getitem__(self, name: str) -> Any:
         """The value of a variable; waits for it.
@@ -48,28 +39,21 @@ class ProgramState:
             UnknownVariableError: the program has no such variable (also a KeyError).
             ProgramError: it failed.
         """
-        return self._executor.settled_variable(name).value
+        return self._scope.settled_variable(name).value
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        """Set a variable now."""
-        self._executor.set_variable(name, value, is_gathered=False)
+    def get(self, name: str, wanted: Any) -> Any:
+        """The value of a variable as another type, as in `s.get("x", int)` or `s.get("x", Person)`; waits for it.
 
-    def __contains__(self, name: object) -> bool:
-        """Whether the variable has a value by now; never waits."""
-        with self._executor.context.progress.look():
-            variable = self._executor.variables.get(name) if isinstance(name, str) else None
-            return variable is not None and variable.is_settled and variable.error is None
+        Args:
+            name: The variable.
+            wanted: A type as in `gen(type=...)`; with `str` the text itself, also where it is no value of its type.
 
-    def __repr__(self) -> str:
-        with self._executor.context.progress.look():
-            queue = self._executor.queue
-            status = "failed" if queue.error is not None else "done" if self._executor.is_settled() else "pending"
-            return f"<ProgramState of {self._executor.context.program}, {status}: {queue.transcript.text!r}>"
-
-    def variables(self) -> list[str]:
-        """The names of all variables appended or set so far, in the order of the program; never waits."""
-        with self._executor.context.progress.look():
-            return list(self._executor.variables)
+        Raises:
+            TruncatedError: the output was cut before it was complete.
+            ResultError: it is no value of this type.
+            ProgramError: it failed.
+        """
+        return read_variable(self._scope.settled_variable(name), wanted, self._scope.context.program)
 
     def get_meta_info(self, name: str) -> dict[str, Any]:
         """What the backend said of a variable; waits for it.
@@ -82,10 +66,7 @@ class ProgramState:
             UnknownVariableError: the program has no such variable.
             ProgramError: it failed.
         """
-        variable = self._executor.settled_variable(name)
-        if variable.error is not None:
-            raise variable.error.with_traceback(None)
-        return dict(variable.meta)
+        return self._scope.settled_variable(name).settled_meta()
 
     def text(self, *, partial: bool = False) -> str:
         """All text, constant and generated; waits for everything appended so far.
@@ -94,43 +75,26 @@ class ProgramState:
             partial: Give the text so far; never waits and never raises, so it also shows where a failed state got to.
         """
         if not partial:
-            self._executor.wait()
-        with self._executor.context.progress.look():
-            return self._executor.queue.transcript.text
+            self.sync()
+        return self._partial_text()
 
     def messages(self) -> list[Message]:
         """The closed messages, `{"role", "content"}` each; waits for everything appended so far.
 
         Text outside of roles belongs to no message.
         """
-        self._executor.wait()
-        with self._executor.context.progress.look():
-            return [dict(message) for message in self._executor.queue.transcript.messages]
+        self.sync()
+        return self._scope.closed_messages()
 
     def sync(self) -> None:
         """Wait for everything appended so far."""
-        self._executor.wait()
+        self._scope.context.wait_for(self._scope.is_settled)
+        self._scope.raise_error()
 
     def error(self) -> SglError | None:
         """Wait for everything appended so far; the error if the state failed, None if not.  Does not raise it."""
-        self._executor.context.progress.wait_for(self._executor.is_settled)
-        return self._executor.queue.error
-
-    def cancel(self) -> None:
-        """End the state and its forks now: running requests are aborted, every later read raises."""
-        self._executor.cancel()
-
-    def system(self, expr: Any = None) -> AbstractContextManager[None]:
-        """Append a system message; `with s.system():` makes a message of what is appended inside."""
-        return _role(self, "system", expr)
-
-    def user(self, expr: Any = None) -> AbstractContextManager[None]:
-        """Append a user message; see `system`."""
-        return _role(self, "user", expr)
-
-    def assistant(self, expr: Any = None) -> AbstractContextManager[None]:
-        """Append an assistant message; see `system`."""
-        return _role(self, "assistant", expr)
+        self._scope.context.wait_for(self._scope.is_settled)
+        return self._scope.executor.queue.error
 
     def fork(self, size: int = 1) -> "ProgramStateGroup[ProgramState]":
         """Branches that go on from here, each on its own, sharing this state's prefix in the cache.
@@ -140,18 +104,40 @@ class ProgramState:
         Args:
             size: Number of branches.
         """
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_BRANCHES:
-            raise reject("size", size, f"an integer from 1 to {MAX_BRANCHES}")
-        executors = self._executor.fork(size)
-        branches = [ProgramState(executor, is_inline=self._is_inline) for executor in executors]
-        return ProgramStateGroup(parent=self._executor, branches=branches, executors=executors)
+        scopes = self._fork_scopes(size)
+        branches = [ProgramState(scope, is_inline=self._is_inline) for scope in scopes]
+        return ProgramStateGroup(parent=self._scope, branches=branches, scopes=scopes)
+
+    @contextmanager
+    def copy(self) -> Iterator["ProgramState"]:
+        """`with s.copy() as branch:` is a fork of one that is joined, by gathering, at the end of the block."""
+        group = self.fork(1)
+        yield group[0]
+        group.join()
 
     def text_iter(self, var_name: str | None = None) -> Iterator[str]:
         """The text, or one variable's, piece by piece as it comes; run the program with `stream=True` to see it grow.
 
-        The pieces put together are `text()`, or the variable's value.  An error is raised after the text before it.
+        The pieces put together are `text()`, or the variable's text.  An error is raised after the text before it.
+        Closing the iterator before its end (leaving a `for` loop does) cancels the run, unless the body itself reads.
         """
-        return TextStream(self._executor, var_name).pieces()
+        return TextStream(self._scope, var_name).pieces()
+
+    def partial_iter(self, var_name: str) -> Iterator[Any]:
+        """A structured variable as it grows: a `Partial` whenever there is more of it, and at last the value itself.
+
+        Raises:
+            ResultError: the whole output is no value of its type.
+            ProgramError: it failed.
+        """
+        latest = None
+        beginning = ""
+        for piece in TextStream(self._scope, var_name).pieces():
+            beginning += piece
+            partial = read_beginning(beginning)
+            if partial is not None and partial != latest:
+                yield (latest := partial)
+        yield self[var_name]
 
     def text_async_iter(self, var_name: str | None = None, *, return_meta_data: bool = False) -> AsyncIterator[Any]:
         """`text_iter` for `async for`, on any event loop.
@@ -160,23 +146,5 @@ class ProgramState:
             var_name: The variable; None for the whole text.
             return_meta_data: Give pairs of piece and meta info in place of pieces.
         """
-        stream = TextStream(self._executor, var_name)
+        stream = TextStream(self._scope, var_name)
         return stream.pieces_with_meta() if return_meta_data else stream.pieces_async()
-
-
-def _role(state: ProgramState, role: Role, expr: Any) -> AbstractContextManager[None]:
-    """Append a message now, or give a block that does."""
-    if expr is None:
-        return _role_block(state, role)
-    state += Concat((RoleBegin(role), *flatten(expr), RoleEnd(role)))
-    return nullcontext()
-
-
-@contextmanager
-def _role_block(state: ProgramState, role: Role) -> Iterator[None]:
-    state += RoleBegin(role)
-    try:
-        yield
-    finally:
-        # Also after an exception: a program that handles it goes on outside of the role.
-        state += RoleEnd(role)

@@ -1,12 +1,13 @@
 """RunContext: what the states of one run of a program share."""
 
 import logging
-import threading
+from collections.abc import Callable
 
 from sgl.backends.base import Backend
+from sgl.errors import SglError
 from sgl.event_loop import EventLoopThread
 from sgl.progress import Progress
-from sgl.sampling import RUN_DEFAULTS, SamplingParams
+from sgl.sampling import RUN_DEFAULTS
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +34,13 @@ class DefaultLimitNotice:
 
 
 class RunContext:
-    """One run of a program: its settings, its lock and where its body stands.
+    """One run of a program: its backend, its lock and whether its body goes on.
 
     Args:
         program: Name of the program, for errors.
         backend: Takes the calls.
         loop: Runs the nodes.
-        sampling: What the caller of `run` said.
-        stream: Whether gens stream and the body runs in a thread of its own.
+        stream: Whether gens stream and the state is handed out before the body ends.
         notice: The program's warning about the default limit.
     """
 
@@ -50,33 +50,39 @@ class RunContext:
         program: str,
         backend: Backend,
         loop: EventLoopThread,
-        sampling: SamplingParams,
         stream: bool,
         notice: DefaultLimitNotice,
     ) -> None:
         self.program = program
         self.backend = backend
         self.loop = loop
-        self.sampling = sampling
         self.stream = stream
         self.notice = notice
         self.progress = Progress()
-        self._body_thread: int | None = None
         self._is_body_done = False
-
-    def body_begins(self) -> None:
-        """The body starts in the calling thread."""
-        with self.progress.change():
-            self._body_thread = threading.get_ident()
 
     def body_ends(self) -> None:
         """The body has returned or raised: nothing more will be appended by it."""
         with self.progress.change():
             self._is_body_done = True
 
+    @property
     def may_grow(self) -> bool:
-        """Whether the calling thread can expect more nodes without appending them itself.
+        """Whether the body may append more after the state was handed out."""
+        return self.stream and not self._is_body_done
 
-        Only a run with `stream` hands out its state before the body ends.
+    def wait_for(self, predicate: Callable[[], bool]) -> None:
+        """Block until the predicate is true.
+
+        Raises:
+            SglError: the caller runs on the loop, which would wait for itself.
         """
-        return self.stream and not self._is_body_done and self._body_thread != threading.get_ident()
+        if not self.loop.is_current_thread:
+            self.progress.wait_for(predicate)
+            return
+        with self.progress.look():
+            if not predicate():
+                raise SglError(
+                    f"program {self.program!r}: a blocking read on the event loop would wait for itself; an async "
+                    "program reads with await, and runs others with await other.arun(...)"
+                )

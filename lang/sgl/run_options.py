@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 from sgl.backends.base import Backend
 from sgl.default_backend import as_backend
 from sgl.errors import reject
+from sgl.ir import Concat, Role, RoleBegin, RoleEnd, Text
 from sgl.sampling import SAMPLING_FIELDS, SamplingParams, check_sampling
+
+ROLES: tuple[Role, ...] = get_args(Role)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,14 +20,16 @@ class RunOptions:
     Attributes:
         sampling: Settings for gens that do not say their own.
         backend: Takes the calls; the default backend if None.
-        stream: Run the body in a thread of its own and stream every gen.
+        stream: Hand out the state at once, run the body beside the caller, and stream every gen.
         use_thread: False: appending waits until what was appended has run, and raises there.
+        start: What the state begins with.
     """
 
     sampling: SamplingParams = field(default_factory=SamplingParams)
     backend: Backend | None = None
     stream: bool = False
     use_thread: bool = True
+    start: Concat = field(default_factory=lambda: Concat(()))
 
     def updated(self, values: Mapping[str, Any]) -> "RunOptions":
         """These options with some replaced.
@@ -37,6 +42,8 @@ class RunOptions:
         changes: dict[str, Any] = {"sampling": sampling.over(self.sampling)}
         if "backend" in given:
             changes["backend"] = as_backend(given["backend"])
+        if "messages" in given:
+            changes["start"] = _dialogue(given["messages"])
         for name in ("stream", "use_thread"):
             if name in given:
                 if not isinstance(given[name], bool):
@@ -45,4 +52,20 @@ class RunOptions:
         return replace(self, **changes)
 
 
-RUN_OPTIONS = (*SAMPLING_FIELDS, "backend", "stream", "use_thread")
+def _dialogue(messages: Any) -> Concat:
+    if not isinstance(messages, list | tuple):
+        raise reject("messages", messages, "a list of messages, {'role': ..., 'content': ...} each")
+    nodes: list[RoleBegin | RoleEnd | Text] = []
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping) or message.keys() != {"role", "content"}:
+            raise reject(f"messages[{index}]", message, "a dict with 'role' and 'content'")
+        role, content = message["role"], message["content"]
+        if role not in ROLES:
+            raise reject(f"messages[{index}]['role']", role, "one of " + ", ".join(map(repr, ROLES)))
+        if not isinstance(content, str):
+            raise reject(f"messages[{index}]['content']", content, "a string")
+        nodes += [RoleBegin(role), *([Text(content)] if content else []), RoleEnd(role)]
+    return Concat(tuple(nodes))
+
+
+RUN_OPTIONS = (*SAMPLING_FIELDS, "backend", "stream", "use_thread", "messages")

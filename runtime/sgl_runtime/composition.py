@@ -42,6 +42,9 @@ class ModelHost:
             ModelLoadError: it cannot be found or read.
         """
         source = ModelSource.open(config.model)
+        # The config is read before the tokenizer, whose loading reads it too and tells what is wrong with it worse.
+        shapes = source.config
+        logger.info("model found path=%s architecture=%s", source.files.path, shapes.architecture)
         tokenizer = load_tokenizer(
             source, tokenizer_path=config.model.tokenizer_path, chat_template=config.server.chat_template
         )

@@ -21,7 +21,7 @@ class ServerConfig:
         port: TCP port to listen on.
         served_model_name: Name in /v1/models and in replies; the model path by default.
         chat_template: File with a Jinja chat template that replaces the model's own.
-        log_level: debug, info, warning or error.
+        log_level: Least severe lines that the log shows.
     """
 
     host: str = "127.0.0.1"
@@ -75,9 +75,9 @@ class CacheConfig:
     """Memory for keys and values.
 
     Attributes:
-        max_total_tokens: Slots for tokens; by default what `mem_fraction_static` of free memory holds, at most
-            `CPU_SLOT_LIMIT` on a CPU.
-        mem_fraction_static: Share of the memory that is free after loading, for the default of max_total_tokens.
+        max_total_tokens: Slots for tokens; by default what `mem_fraction_static` of free memory holds, on a CPU at most
+            65,536.
+        mem_fraction_static: Share of the memory that is free after loading, for the default number of slots.
         disable_radix_cache: Do not keep prefixes of finished requests.
     """
 
@@ -109,8 +109,8 @@ class DeviceConfig:
     """Where the model runs.
 
     Attributes:
-        device: A name from the table of devices.
-        attention_backend: A name from the table of attention backends; auto takes the device's own.
+        device: cpu.
+        attention_backend: auto (the device's own) or reference.
         num_threads: Threads for tensor work on a CPU; all cores by default.
         random_seed: Seed for requests that bring none; fresh by default.
     """

@@ -105,8 +105,9 @@ def parse_flags(program: str, arguments: Sequence[str]) -> RuntimeConfig:
     groups: dict[str, Any] = {}
     flags = config_flags()
     for flag in flags:
-        group = groups.setdefault(flag.section, parser.add_argument_group(flag.section, flag.section_help))
-        _add(group, flag)
+        if flag.section not in groups:
+            groups[flag.section] = parser.add_argument_group(flag.section, flag.section_help)
+        _add(groups[flag.section], flag)
     given, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.error(f"{unknown[0]} is not an option{_nearest(unknown[0], [flag.flag for flag in flags])}")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from importlib import import_module
 from typing import Any
 
+from sgl.backends.model_facts import ModelFacts
 from sgl.backends.native import NativeBackend, Transport
 from sgl.errors import BackendError, SglError
 
@@ -32,10 +33,11 @@ class EngineBackend(NativeBackend):
 
     Args:
         engine: Takes `call(path, payload)` and `stream(path, payload)`.
+        facts: What is known of its model; None for nothing yet.
     """
 
-    def __init__(self, engine: Transport) -> None:
-        super().__init__(EngineTransport(engine))
+    def __init__(self, engine: Transport, *, facts: ModelFacts | None = None) -> None:
+        super().__init__(EngineTransport(engine), facts=facts)
 
 
 class EngineTransport:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from sgl.backends.base import Backend, Generation, GenRequest, Message, Prompt, RoleAffixes, Selection
 from sgl.backends.choice_scoring import ChoiceScorer
+from sgl.backends.model_facts import ModelFacts
 from sgl.backends.payload import error_from_reply, new_rid, prompt_fields
 from sgl.choices import ChoicesMethod, choice_probabilities
 from sgl.errors import BackendError
@@ -39,13 +40,12 @@ class NativeBackend(Backend):
 
     Args:
         transport: Carries the payloads.
+        facts: What is known of the model; None for nothing yet.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, *, facts: ModelFacts | None = None) -> None:
         self._transport = transport
-        self._affixes: dict[tuple[str, ...], RoleAffixes] = {}
-        self._model_info: dict[str, Any] | None = None
-        self._is_warned = False
+        self._facts = facts or ModelFacts()
         self._aborts: set[asyncio.Task[Any]] = set()
 
     async def generate(self, request: GenRequest) -> Generation:
@@ -102,10 +102,10 @@ class NativeBackend(Backend):
         if not await self._has_chat_template():
             return PLAIN_AFFIXES[role]
         key = (*(message["role"] for message in messages), role)
-        if key not in self._affixes:
+        if key not in self._facts.affixes:
             reply = await self._transport.call("/role_affixes", {"messages": list(messages), "role": role})
-            self._affixes[key] = RoleAffixes(reply["prefix"], reply["suffix"])
-        return self._affixes[key]
+            self._facts.affixes[key] = RoleAffixes(reply["prefix"], reply["suffix"])
+        return self._facts.affixes[key]
 
     async def flush_cache(self) -> bool:
         """See `Backend`."""
@@ -121,9 +121,9 @@ class NativeBackend(Backend):
 
     async def get_model_info(self) -> dict[str, Any]:
         """What the server says of its model, asked for once."""
-        if self._model_info is None:
-            self._model_info = await self._transport.call("/get_model_info", {})
-        return dict(self._model_info or {})
+        if self._facts.model_info is None:
+            self._facts.model_info = await self._transport.call("/get_model_info", {})
+        return dict(self._facts.model_info or {})
 
     async def aclose(self) -> None:
         """See `Backend`.  Waits for aborts that are on their way."""
@@ -151,8 +151,8 @@ class NativeBackend(Backend):
 
     async def _has_chat_template(self) -> bool:
         info = await self.get_model_info()
-        if not info["has_chat_template"] and not self._is_warned:
-            self._is_warned = True
+        if not info["has_chat_template"] and not self._facts.is_warned:
+            self._facts.is_warned = True
             logger.warning(
                 "model %s has no chat template: roles are written as plain SYSTEM:, USER: and ASSISTANT: lines, "
                 "which it was probably not trained on",

@@ -40,7 +40,7 @@ def inverse_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
     """(D / 2,) float32 angular steps.
 
     Raises:
-        ModelLoadError: the scaling is of an unknown type.
+        ModelLoadError: the scaling is of an unknown type, or lacks a setting.
 
     Source: arXiv:2104.09864; "llama3" scaling as in Llama 3.1's reference, "linear" as in arXiv:2306.15595.
     """
@@ -49,15 +49,22 @@ def inverse_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
     if kind == "default":
         return frequencies
     if kind == "linear":
-        return frequencies / float(rope.scaling["factor"])
+        return frequencies / _setting(rope, "factor")
     if kind == "llama3":
         return _llama3(frequencies, rope)
     raise ModelLoadError(f"rotary scaling {kind!r} is not supported; supported: default, linear, llama3")
 
 
 def _llama3(frequencies: Tensor, rope: RopeConfig) -> Tensor:
-    factor, low, high = (float(rope.scaling[k]) for k in ("factor", "low_freq_factor", "high_freq_factor"))
-    original = float(rope.scaling["original_max_position_embeddings"])
+    factor, low, high = (_setting(rope, name) for name in ("factor", "low_freq_factor", "high_freq_factor"))
+    original = _setting(rope, "original_max_position_embeddings")
     wavelengths = 2 * math.pi / frequencies
     share = ((original / wavelengths - low) / (high - low)).clamp(0.0, 1.0)
     return (1 - share) * frequencies / factor + share * frequencies
+
+
+def _setting(rope: RopeConfig, name: str) -> float:
+    value = rope.scaling.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ModelLoadError(f"rotary scaling {rope.scaling['rope_type']!r}: {name} is {value!r}; it must be above 0")
+    return float(value)

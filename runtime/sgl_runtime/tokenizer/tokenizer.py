@@ -2,11 +2,10 @@
 
 import hashlib
 import json
-import os
+import logging
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from transformers import PreTrainedTokenizerFast
 
@@ -16,6 +15,8 @@ from sgl_runtime.model_store.model_source import ModelSource
 from sgl_runtime.tokenizer.chat_template import ChatTemplate
 from sgl_runtime.tokenizer.gguf_tokenizer import gguf_tokenizer
 from sgl_runtime.tokenizer.vocabulary import build_vocabulary
+
+logger = logging.getLogger(__name__)
 
 GGUF_CACHE_VERSION = 1
 
@@ -82,6 +83,8 @@ def load_tokenizer(
             fast.chat_template = Path(chat_template).read_text(encoding="utf-8")
         except OSError as error:
             raise ModelLoadError(f"chat template {chat_template!r} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ModelLoadError(f"chat template {chat_template!r} cannot be read: it is no text in UTF-8") from error
     return Tokenizer(fast, add_bos=_adds_bos(fast, source))
 
 
@@ -93,8 +96,11 @@ def _from_folder(folder: Path) -> PreTrainedTokenizerFast:
         raise ModelLoadError(f"tokenizer folder {str(folder)!r} does not exist")
     try:
         fast = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelLoadError(f"no tokenizer can be loaded from {str(folder)!r}: {error}") from error
+    # The libraries behind it raise a plain Exception for a broken tokenizer.json.
+    except Exception as error:
+        has_file = (folder / "tokenizer.json").is_file()
+        reason = " ".join(str(error).split())[:300] if has_file else "it holds no tokenizer.json"
+        raise ModelLoadError(f"no tokenizer can be loaded from {str(folder)!r}: {reason}") from error
     if not isinstance(fast, PreTrainedTokenizerFast):
         raise ModelLoadError(f"the tokenizer in {str(folder)!r} has no fast form (tokenizer.json)")
     return fast
@@ -110,22 +116,32 @@ def _adds_bos(fast: PreTrainedTokenizerFast, source: ModelSource) -> bool:
 def _from_gguf(source: ModelSource) -> PreTrainedTokenizerFast:
     folder = cache_folder() / "tokenizers" / _fingerprint(source.files.path)
     if (folder / "tokenizer_config.json").is_file():
-        return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        try:
+            return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        # A damaged file makes the libraries behind it raise a plain Exception.
+        except Exception as error:
+            logger.warning("kept tokenizer is damaged, converting anew folder=%s error=%s", folder, error)
+            shutil.rmtree(folder, ignore_errors=True)
     fast = gguf_tokenizer(source.gguf)
-    _save(fast, folder)
+    try:
+        _save(fast, folder)
+    except OSError as error:
+        logger.warning("tokenizer not kept, it will be converted at each start folder=%s error=%s", folder, error)
     return fast
 
 
-def _save(fast: Any, folder: Path) -> None:
+def _save(fast: PreTrainedTokenizerFast, folder: Path) -> None:
     # Written beside its place and moved there at once: several processes may convert the same file.
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        fast.save_pretrained(scratch)
-        shutil.copytree(scratch, f"{scratch}.done")
+        written = Path(scratch) / "tokenizer"
+        fast.save_pretrained(written)
         try:
-            os.replace(f"{scratch}.done", folder)
+            written.replace(folder)
         except OSError:
-            shutil.rmtree(f"{scratch}.done")
+            # Another process was first.
+            if not folder.is_dir():
+                raise
 
 
 def _fingerprint(path: Path) -> str:

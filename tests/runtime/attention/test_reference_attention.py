@@ -52,7 +52,7 @@ def make_batch(kind: str, prefixes: list[int], new: list[int], slots: list[np.nd
 
 @pytest.mark.parametrize("name", ATTENTION_BACKENDS.names())
 @pytest.mark.parametrize(("heads", "groups"), [(4, 4), (6, 2), (3, 1)])
-@pytest.mark.parametrize("in_runs", [True, False])
+@pytest.mark.parametrize("layout", ["runs", "scattered", "one prefix", "one scattered prefix"])
 @pytest.mark.parametrize(
     ("kind", "prefixes", "new"),
     [
@@ -61,41 +61,53 @@ def make_batch(kind: str, prefixes: list[int], new: list[int], slots: list[np.nd
         ("decode", [6], [1]),
         ("decode", [6, 6, 6], [1, 1, 1]),
         ("decode", [30, 6, 29, 2, 0], [1, 1, 1, 1, 1]),
+        ("decode", [290, 40, 280], [1, 1, 1]),
+        ("decode", [600], [1]),
+        ("extend", [90, 70], [3, 1]),
     ],
 )
-def test_backend_equals_the_reference(name, heads, groups, in_runs, kind, prefixes, new):
+def test_backend_equals_the_reference(name, heads, groups, layout, kind, prefixes, new):
     torch.manual_seed(0)
     device = select_device("cpu", num_threads=None)
     config = shapes(heads, groups)
     totals = [p + n for p, n in zip(prefixes, new, strict=True)]
     order = np.arange(sum(totals), dtype=np.int32) + 3
-    order = order if in_runs else np.random.default_rng(1).permutation(order)
+    order = order if layout in ("runs", "one prefix") else np.random.default_rng(1).permutation(order)
     slots = np.split(order, np.cumsum(totals)[:-1])
+    if "prefix" in layout:
+        share(slots, prefixes)
     pool = TokenToKVPool(config, num_slots=sum(totals) + 3, dtype=torch.float32, device=device.torch_device)
     for layer in range(2):
         for entries in pool.layer(layer):
             entries.fill_(float("nan"))
-    table = SlotTable(num_rows=len(new), context_length=64, device=device)
-    keys, values = (torch.randn(sum(totals), groups, DIM) for _ in range(2))
+    table = SlotTable(num_rows=len(new), context_length=700, device=device)
+    counts = new
     queries = torch.randn(sum(new), heads, DIM)
     batch = make_batch(kind, prefixes, new, slots)
     table.update(batch)
     attend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=table).prepare(ForwardBatch.from_batch(batch, device))
 
-    starts = np.cumsum(totals) - totals
-    fresh = np.concatenate([np.arange(s + p, s + t) for s, p, t in zip(starts, prefixes, totals, strict=True)])
-    old = np.setdiff1d(np.arange(sum(totals)), fresh)
+    entries = [torch.randn(2, sum(totals) + 3, groups, DIM) for _ in range(2)]
+    new = np.concatenate([s[p:] for s, p in zip(slots, prefixes, strict=True)])
+    old = np.concatenate([s[:p] for s, p in zip(slots, prefixes, strict=True)])
     for layer in range(2):
-        pool.store(layer, torch.from_numpy(order[old]).long(), keys[old], values[old])
-        out = attend(queries, keys[fresh], values[fresh], layer_id=layer)
+        keys, values = entries[0][layer], entries[1][layer]
+        pool.store(layer, torch.from_numpy(old).long(), keys[old], values[old])
+        out = attend(queries, keys[new], values[new], layer_id=layer)
         begin = 0
-        for start, total, count in zip(starts, totals, new, strict=True):
-            context = slice(start, start + total)
+        for row_slots, count in zip(slots, counts, strict=True):
             wanted = reference_attention(
-                queries[begin : begin + count], keys[context], values[context], scale=DIM**-0.5
+                queries[begin : begin + count], keys[row_slots], values[row_slots], scale=DIM**-0.5
             )
             torch.testing.assert_close(out[begin : begin + count], wanted, atol=1e-5, rtol=1e-5)
             begin += count
+
+
+def share(slots: list[np.ndarray], prefixes: list[int]) -> None:
+    """Let rows have the slots of the first row's prefix, as far as both have one."""
+    for row, prefix in zip(slots[1:], prefixes[1:], strict=True):
+        length = min(prefix, prefixes[0])
+        row[:length] = slots[0][:length]
 
 
 def test_reference_refuses_shapes_that_do_not_fit():
