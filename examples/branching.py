@@ -11,11 +11,13 @@ import json
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import sgl
 
-ARTICLES = Path(__file__).parent / "data" / "articles.jsonl"
+FILE = Path(__file__).parent / "data" / "articles.jsonl"
+ARTICLES = {row["id"]: row["text"] for row in map(json.loads, FILE.read_text(encoding="utf-8").splitlines())}
 QUESTIONS = ["Who is the main person?", "Where does it happen?", "What happened?", "Why is this interesting?"]
 
 
@@ -35,8 +37,7 @@ def ask_all(s, text):
 
 
 def run(console: Console, article_id: str = "lighthouse") -> None:
-    articles = {row["id"]: row for row in map(json.loads, ARTICLES.read_text(encoding="utf-8").splitlines())}
-    state = ask_all.run(articles[article_id]["text"])
+    state = ask_all.run(ARTICLES[article_id])
 
     table = Table(title=f"Four branches from one prefix (article: {article_id})")
     table.add_column("question")
@@ -45,20 +46,22 @@ def run(console: Console, article_id: str = "lighthouse") -> None:
         table.add_column(column, justify="right")
     metas = state.get_meta_info("answer")["branches"]
     for question, answer, meta in zip(QUESTIONS, state["answer"], metas, strict=True):
-        table.add_row(question, answer.strip(), str(meta["prompt_tokens"]), str(meta["cached_tokens"]))
+        table.add_row(question, escape(answer.strip()), str(meta["prompt_tokens"]), str(meta["cached_tokens"]))
     console.print(table)
     prompt, cached = (sum(meta[key] for meta in metas) for key in ("prompt_tokens", "cached_tokens"))
     console.print(
         f"{cached} of {prompt} prompt tokens ({cached / prompt:.0%}) were found in the cache, not computed again.",
         highlight=False,
     )
-    console.print("Headline, from the article and the four answers:", state["headline"].strip(), highlight=False)
+    console.print(
+        "Headline, from the article and the four answers:", escape(state["headline"].strip()), highlight=False
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Ask four questions about one article at the same time.")
     parser.add_argument("--url", help="address of a running server; by default the model runs in this process")
-    parser.add_argument("--article", default="lighthouse", help="id of an article in data/articles.jsonl")
+    parser.add_argument("--article", choices=ARTICLES, default="lighthouse", help="which article to ask about")
     options = parser.parse_args()
     sgl.set_default_backend(sgl.RuntimeEndpoint(options.url) if options.url else sgl.Engine(model_path="smollm2"))
     run(Console(), options.article)

@@ -1,7 +1,7 @@
 """Read facts out of ten short articles as JSON that always fits its schema.
 
 The schema is made for each article: persons, places and years can only be words that stand in its text, so the model
-can pick the wrong ones but cannot invent any.
+can pick the wrong ones but cannot invent any.  (The year is easy: few numbers in a text look like one.)
 
 Run it: python examples/json_extraction.py [--url http://127.0.0.1:30000] [--limit N]
 """
@@ -14,6 +14,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import sgl
@@ -51,16 +52,15 @@ def run(console: Console, limit: int = 10) -> None:
     console.print("\n")
 
     states = [first, *extract.run_batch([{"text": article["text"]} for article in articles[1:]])]
-    table = Table(title="What the model read in each article", caption="* differs from the label")
-    for column in ("article", "title (by the model)", *CHECKED):
-        table.add_column(column)
+    headers = ("article", "title (by the model)", *CHECKED)
+    table = Table(*headers, title="What the model read in each article", caption="* differs from the label")
     num_right = 0
     for article, state in zip(articles, states, strict=True):
         facts = facts_in(article["text"]).model_validate_json(state["facts"]).model_dump()
         wrong = {name for name in CHECKED if facts[name] != article["expected"][name]}
         num_right += len(CHECKED) - len(wrong)
         cells = [f"[red]{facts[name]} *[/]" if name in wrong else str(facts[name]) for name in CHECKED]
-        table.add_row(article["id"], facts["title"], *cells)
+        table.add_row(article["id"], escape(facts["title"]), *cells)
     console.print(table)
     agree = f"{num_right} of {len(CHECKED) * len(states)} facts agree with the labels."
     console.print(f"All {len(states)} outputs fit their schema; {agree}", highlight=False)
@@ -69,7 +69,7 @@ def run(console: Console, limit: int = 10) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Read facts out of ten short articles as JSON.")
     parser.add_argument("--url", help="address of a running server; by default the model runs in this process")
-    parser.add_argument("--limit", type=int, default=10, help="how many articles to read")
+    parser.add_argument("--limit", type=int, choices=range(1, 11), default=10, metavar="N", help="how many articles")
     options = parser.parse_args()
     sgl.set_default_backend(sgl.RuntimeEndpoint(options.url) if options.url else sgl.Engine(model_path="smollm2"))
     run(Console(), options.limit)

@@ -56,7 +56,7 @@ def run(console: Console, limit: int = 20) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Label sentences as positive or negative.")
     parser.add_argument("--url", help="address of a running server; by default the model runs in this process")
-    parser.add_argument("--limit", type=int, default=20, help="how many sentences to label")
+    parser.add_argument("--limit", type=int, choices=range(1, 21), default=20, metavar="N", help="how many sentences")
     options = parser.parse_args()
     sgl.set_default_backend(sgl.RuntimeEndpoint(options.url) if options.url else sgl.Engine(model_path="smollm2"))
     run(Console(), options.limit)

@@ -1,6 +1,8 @@
 """Fixtures shared by all tests, and the selection of what runs by default."""
 
+import logging
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +19,35 @@ def shared_folder() -> Path:
     if not SHARED.is_dir():
         pytest.skip("no folder of shared test data beside the project")
     return SHARED
+
+
+class _FailedIdleChecks(logging.Handler):
+    """Collects what the idle checks of schedulers in this process found."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None:
+            self.messages.append(f"{record.getMessage()}: {record.exc_info[1]}")
+
+
+@pytest.fixture(scope="session")
+def _idle_check_handler() -> Iterator[_FailedIdleChecks]:
+    handler = _FailedIdleChecks()
+    logger = logging.getLogger("sgl_runtime.scheduler_loop")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+    assert not handler.messages
+
+
+@pytest.fixture(autouse=True)
+def failed_idle_checks(_idle_check_handler: _FailedIdleChecks) -> Iterator[list[str]]:
+    """What idle checks have found so far; a test that ends with something in it fails."""
+    yield _idle_check_handler.messages
+    assert not _idle_check_handler.messages
 
 
 def _has_cuda() -> bool:

@@ -42,9 +42,11 @@ from sgl.backends.runtime import RuntimeEndpoint
 from sgl.backends.scripted import ScriptedBackend
 from sgl.batch import BatchFailure
 from sgl.choices import (
+    Choice,
     ChoiceDecision,
     ChoicesMethod,
     ScoredChoice,
+    exact_sequence_probability,
     greedy_token_selection,
     token_length_normalized,
     unconditional_likelihood_normalized,
@@ -56,13 +58,16 @@ from sgl.errors import (
     ProgramError,
     ResultError,
     SglError,
+    TraceError,
     TruncatedError,
     UnknownVariableError,
 )
 from sgl.fork import AsyncProgramStateGroup, ProgramStateGroup
 from sgl.function import Function, function
 from sgl.program_state import ProgramState
+from sgl.recording import Recording, record
 from sgl.results import Partial
+from sgl.tools import ToolCall, ToolCalls, describe_tools
 
 __version__ = "0.1.0"
 
@@ -73,6 +78,7 @@ __all__ = [
     "Backend",
     "BackendError",
     "BatchFailure",
+    "Choice",
     "ChoiceDecision",
     "ChoicesMethod",
     "Engine",
@@ -81,18 +87,24 @@ __all__ = [
     "ProgramError",
     "ProgramState",
     "ProgramStateGroup",
+    "Recording",
     "ResultError",
     "Runtime",
     "RuntimeEndpoint",
     "ScoredChoice",
     "ScriptedBackend",
     "SglError",
+    "ToolCall",
+    "ToolCalls",
+    "TraceError",
     "TruncatedError",
     "UnknownVariableError",
     "__version__",
     "assistant",
     "assistant_begin",
     "assistant_end",
+    "describe_tools",
+    "exact_sequence_probability",
     "flush_cache",
     "function",
     "gen",
@@ -100,6 +112,7 @@ __all__ = [
     "gen_string",
     "get_server_info",
     "greedy_token_selection",
+    "record",
     "select",
     "set_default_backend",
     "system",

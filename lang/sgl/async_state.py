@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from sgl.backends.base import Message
+from sgl.choices import Choice
 from sgl.errors import SglError
 from sgl.fork import AsyncProgramStateGroup
 from sgl.results import read_beginning, read_variable
@@ -50,6 +51,11 @@ class AsyncProgramState(BaseState):
     async def get(self, name: str, wanted: Any) -> Any:
         """The value of a variable as another type; see `ProgramState.get`."""
         return read_variable(await self._scope.settled_variable_async(name), wanted, self._scope.context.program)
+
+    async def choice(self, name: str) -> Choice:
+        """All choices of a select with scores and probabilities; see `ProgramState.choice`."""
+        variable = await self._scope.settled_variable_async(name)
+        return Choice.of(name, variable.value, variable.meta)
 
     async def get_meta_info(self, name: str) -> dict[str, Any]:
         """What the backend said of a variable; see `ProgramState.get_meta_info`."""

@@ -1,4 +1,4 @@
-"""How `select` picks: three methods that turn token log probabilities into a decision.
+"""How `select` picks: four methods that turn token log probabilities into a decision.
 
 Given the log probabilities of each choice's tokens, a method returns the index of its pick and a score for every
 choice.  Every token counts, one of log probability 0.0 as well; ties go to the earliest choice.
@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from sgl.errors import ArgumentError
 
 TokenLogprob = tuple[float, int, str | None]
 """Log probability, token id, text of the token where it is known."""
@@ -115,20 +117,109 @@ class UnconditionalLikelihoodNormalized:
         return ChoiceDecision(index=_first_maximum(scores), scores=scores)
 
 
+class ExactSequenceProbability:
+    """The highest probability of the exact sequence of tokens: what the model would most likely write.
+
+    Not biased towards any length; where one choice is the beginning of another, they share out the probability.
+    Scores are log probabilities.
+    """
+
+    needs_unconditional = False
+
+    def __call__(self, choices: Sequence[ScoredChoice]) -> ChoiceDecision:
+        """See `ChoicesMethod`."""
+        scores = choice_logprobs(choices)
+        return ChoiceDecision(index=_first_maximum(scores), scores=scores)
+
+
 token_length_normalized = TokenLengthNormalized()
 greedy_token_selection = GreedyTokenSelection()
+exact_sequence_probability = ExactSequenceProbability()
 unconditional_likelihood_normalized = UnconditionalLikelihoodNormalized()
 
 
+def choice_logprobs(choices: Sequence[ScoredChoice]) -> list[float]:
+    """Log probability that the model goes on with each choice, and with no longer one that begins with its tokens.
+
+    So the choices exclude each other: where one is the beginning of another, what the model gives to the longer one
+    does not count for the shorter one as well.
+    """
+    ids = [tuple(token[1] for token in choice.tokens) for choice in choices]
+    totals = [math.fsum(choice.logprobs) for choice in choices]
+    places = {tokens: index for index, tokens in enumerate(ids)}
+    parents = [_longest_beginning(places, tokens) for tokens in ids]
+    shares = [0.0] * len(ids)
+    for index, parent in enumerate(parents):
+        if parent is not None:
+            shares[parent] += math.exp(totals[index] - totals[parent]) if totals[parent] > -math.inf else 0.0
+    return [
+        total + math.log1p(-share) if share < 1.0 else -math.inf for total, share in zip(totals, shares, strict=True)
+    ]
+
+
+def _longest_beginning(places: dict[tuple[int, ...], int], tokens: tuple[int, ...]) -> int | None:
+    """Which of the token sequences is the longest true beginning of this one."""
+    sizes = range(len(tokens) - 1, 0, -1)
+    return next((places[tokens[:size]] for size in sizes if tokens[:size] in places), None)
+
+
 def choice_probabilities(choices: Sequence[ScoredChoice]) -> list[float]:
-    """The model's probability of each choice's exact tokens, made to sum to 1 over the choices."""
-    totals = [sum(choice.logprobs) for choice in choices]
+    """The model's probability of each choice (see `choice_logprobs`), made to sum to 1 over the choices."""
+    totals = choice_logprobs(choices)
     highest = max(totals)
     if highest == -math.inf:
         return [1.0 / len(totals)] * len(totals)
     weights = [math.exp(total - highest) for total in totals]
     whole = sum(weights)
     return [weight / whole for weight in weights]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What came of a select.
+
+    Attributes:
+        text: The pick.
+        index: Its place among the choices.
+        choices: All of them, in the order given.
+        scores: One number for each, by the method that picked.
+        probabilities: The model's probability of each, made to sum to 1 over the choices; whatever the method.
+        logprobs: Log probability of all tokens of each choice.
+    """
+
+    text: str
+    index: int
+    choices: tuple[str, ...]
+    scores: tuple[float, ...]
+    probabilities: tuple[float, ...]
+    logprobs: tuple[float, ...]
+
+    @property
+    def probability(self) -> float:
+        """The probability of the pick."""
+        return self.probabilities[self.index]
+
+    def by_text(self) -> dict[str, float]:
+        """The probability of each choice by its text."""
+        return dict(zip(self.choices, self.probabilities, strict=True))
+
+    @classmethod
+    def of(cls, name: str, text: Any, meta: dict[str, Any]) -> "Choice":
+        """The record of a select's variable.
+
+        Raises:
+            ArgumentError: the variable did not come from a select.
+        """
+        if "probabilities" not in meta:
+            raise ArgumentError(f"variable {name!r} is not the result of a select")
+        return cls(
+            text=text,
+            index=meta["choices"].index(text),
+            choices=tuple(meta["choices"]),
+            scores=tuple(meta["scores"]),
+            probabilities=tuple(meta["probabilities"]),
+            logprobs=tuple(math.fsum(token[0] for token in tokens) for tokens in meta["input_token_logprobs"]),
+        )
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -22,6 +22,10 @@ class UnknownVariableError(SglError, KeyError):
         return str(self.args[0])
 
 
+class TraceError(SglError):
+    """A program cannot be traced further: it decides by a value that a trace does not know."""
+
+
 class ProgramError(SglError):
     """A program failed.  Every access to the failed state raises this same object.
 

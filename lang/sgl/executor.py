@@ -12,6 +12,7 @@ from sgl.backends.base import Message
 from sgl.errors import ArgumentError
 from sgl.ir import role_after
 from sgl.node_queue import AppendJoined, NodeQueue, Operation, RunNode, StartBranches, ended
+from sgl.recording import Recording
 from sgl.run_context import RunContext
 from sgl.seeds import Seeds
 from sgl.transcript import Transcript
@@ -29,6 +30,7 @@ class StateExecutor:
     Attributes:
         queue: Runs the nodes.
         ret_value: What the program's function returned.
+        recording: What the run is recorded in; None where it is not.
         open_role, role_at_start: The role that is open after everything appended so far, and before.
     """
 
@@ -43,6 +45,7 @@ class StateExecutor:
         self.context = context
         self.queue = NodeQueue(context=context, seeds=seeds, transcript=transcript)
         self.ret_value: Any = None
+        self.recording: Recording | None = parent.recording if parent is not None else None
         self.open_role: str | None = parent.open_role if parent is not None else None
         self.role_at_start = self.open_role
         self._seeds = seeds

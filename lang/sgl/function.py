@@ -11,12 +11,16 @@ from sgl.batch import BatchFailure, BatchRun, BatchSettings
 from sgl.default_backend import resolve_backend
 from sgl.event_loop import event_loop_thread
 from sgl.inline_call import call_inline
+from sgl.ir import Concat
+from sgl.prefix_warmup import PrefixWarmup
 from sgl.program_run import Body, ProgramRun, is_async
 from sgl.program_signature import BoundCall, ProgramSignature
 from sgl.program_state import ProgramState
 from sgl.run_context import DefaultLimitNotice
 from sgl.run_options import RunOptions
 from sgl.state_base import BaseState
+from sgl.trace_run import cache_prefix, do_nothing, trace_body
+from sgl.tracer import Trace, TracerState
 
 OnError = Literal["raise", "collect"]
 
@@ -55,7 +59,7 @@ class Function:
             TypeError: the arguments do not fit the function.
             ArgumentError: a run option has a wrong value, or the state belongs to a program of the other kind.
         """
-        if args and isinstance(args[0], BaseState):
+        if args and isinstance(args[0], BaseState | TracerState):
             own, values = self._signature.split(kwargs, "an inline call")
             call = self._signature.bind(args[1:], own, self._bound, "an inline call")
             return call_inline(self._body, args[0], call, self._options.updated(values))
@@ -73,7 +77,8 @@ class Function:
                 max_new_tokens (128), stop, stop_token_ids, temperature (1.0), top_p (1.0), top_k (-1), min_p (0.0),
                 seed, ignore_eos (False), return_logprob (False).  And backend (the default one); stream (False);
                 use_thread (True; False: appending waits, and raises where it fails); messages (a list of
-                `{"role", "content"}` that the state begins with).
+                `{"role", "content"}` that the state begins with); record (False; True: keep what the run does in the
+                state's `recording`).
 
         Raises:
             TypeError: the arguments do not fit the function.
@@ -188,6 +193,32 @@ class Function:
         updated = self._options.updated(self._signature.known_options(options, "options"))
         return Function(self._body, bound=self._bound, options=updated)
 
+    def trace(self, **kwargs: Any) -> Trace:
+        """The nodes that the program appends; nothing is generated, but the function runs.
+
+        Args:
+            **kwargs: Arguments of the function; those that are left out are placeholders, as are all results.
+
+        Raises:
+            TypeError: the function has no such parameter.
+        """
+        self._signature.check_names(kwargs)
+        return trace_body(self._body, self._signature.with_placeholders({**self._bound, **kwargs}))
+
+    def cache(self, backend: Any | None = None) -> int:
+        """Put what every run begins with, found by a trace, into the prefix cache.
+
+        Args:
+            backend: The default one if None.
+
+        Returns:
+            How many tokens are in the cache now; 0 where runs have no common beginning.
+        """
+        options = replace(self._options, start=Concat((*self._options.start.parts, *self.trace().prefix().parts)))
+        if backend is not None:
+            options = options.updated({"backend": backend})
+        return cache_prefix(ProgramRun(do_nothing, BoundCall((), {}), options, self._notice))
+
     def __repr__(self) -> str:
         return f"<sgl program {self._body.__name__}{self._signature}>"
 
@@ -211,7 +242,8 @@ class Function:
         calls: list[BoundCall] = [
             self._signature.bind_item(index, item, self._bound) for index, item in enumerate(batch_arguments)
         ]
-        return (lambda index: ProgramRun(self._body, calls[index], base, self._notice)), len(calls)
+        warmup = PrefixWarmup() if len(calls) > 1 else None
+        return (lambda index: ProgramRun(self._body, calls[index], base, self._notice, warmup)), len(calls)
 
 
 @overload

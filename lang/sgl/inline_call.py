@@ -9,9 +9,10 @@ from sgl.program_signature import BoundCall
 from sgl.program_state import ProgramState
 from sgl.run_options import RunOptions
 from sgl.state_base import BaseState, scope_of
+from sgl.tracer import TracerState
 
 
-def call_inline(body: Body, state: BaseState, call: BoundCall, options: RunOptions) -> Any:
+def call_inline(body: Body, state: BaseState | TracerState, call: BoundCall, options: RunOptions) -> Any:
     """Run a function on a state, with variables of its own.
 
     Returns:
@@ -20,11 +21,14 @@ def call_inline(body: Body, state: BaseState, call: BoundCall, options: RunOptio
     Raises:
         ArgumentError: an option that an inline call cannot have, or a state of the other kind.
     """
+    if isinstance(state, TracerState):
+        return body(state, *call.args, **call.kwargs)
     scope = scope_of(state).inline(options.sampling)
     given = [
         name
         for name, is_given in (
             ("stream", options.stream),
+            ("record", options.record),
             ("use_thread", not options.use_thread),
             ("messages", bool(options.start.parts)),
             ("backend", options.backend is not None and options.backend is not scope.context.backend),

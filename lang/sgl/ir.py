@@ -13,6 +13,7 @@ from sgl.constraints import Constraint
 from sgl.errors import ArgumentError
 from sgl.output_types import OutputType
 from sgl.sampling import SamplingParams
+from sgl.tools import ToolSet
 
 Role = Literal["system", "user", "assistant"]
 
@@ -56,6 +57,17 @@ class Gen(Expr):
     output_type: OutputType | None = None
     post: Callable[[Any], Any] | None = None
     source: str = field(compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolGen(Gen):
+    """A call of the model in which it may call tools.  `constraint` is that of the calls, between their marks.
+
+    Attributes:
+        toolset: The tools.
+    """
+
+    toolset: ToolSet
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from sgl.backends.base import Message
 from sgl.errors import ProgramError, SglError
 from sgl.ir import Gen, Node, RoleBegin, RoleEnd, Select, Text
 from sgl.node_runner import NodeRunner
+from sgl.recording import StateRecorder
 from sgl.run_context import RunContext
 from sgl.sampling import SamplingParams
 from sgl.seeds import Seeds
@@ -114,13 +115,21 @@ class NodeQueue:
             num_chars, num_messages = self._num_inherited
             return self.transcript.text[num_chars:], self.transcript.messages[num_messages:]
 
-    def begin(self, transcript: Transcript) -> None:
-        """Start from a transcript; what was submitted before runs now."""
+    def begin(self, transcript: Transcript, *, recorded_below: StateRecorder | None = None) -> None:
+        """Start from a transcript; what was submitted before runs now.
+
+        Args:
+            transcript: Where the state begins.
+            recorded_below: The record of the state that was forked, where the run is recorded.
+        """
         assert self._runner is None, "a state begins once"
         with self._context.progress.change():
             if self._error is None:
                 self._num_inherited = (len(transcript.text), len(transcript.messages))
-                self._runner = NodeRunner(context=self._context, transcript=transcript, seeds=self._seeds)
+                recorder = self._context.recorder.new_state(recorded_below) if self._context.recorder else None
+                self._runner = NodeRunner(
+                    context=self._context, transcript=transcript, seeds=self._seeds, recorder=recorder
+                )
                 self.submit([])
 
     def submit(self, operations: Sequence[Operation]) -> None:
@@ -175,7 +184,7 @@ class NodeQueue:
         while self._waiting:
             operation = self._waiting[0]
             if isinstance(operation, AppendJoined):
-                runner.append(operation.text, operation.messages)
+                runner.append_joined(operation.text, operation.messages)
             elif isinstance(operation, RunNode) and isinstance(operation.node, Text):
                 runner.append(operation.node.value)
             else:
@@ -210,12 +219,12 @@ class NodeQueue:
             case EndCapture():
                 runner.end_capture(operation.variable)
             case AppendJoined():
-                runner.append(operation.text, operation.messages)
+                runner.append_joined(operation.text, operation.messages)
             case StartBranches():
                 if len(operation.branches) > 1:
                     await runner.commit()
                 for branch in operation.branches:
-                    branch.begin(runner.transcript.copy())
+                    branch.begin(runner.transcript.copy(), recorded_below=runner.recorder)
 
     def _discard(self, operations: Sequence[Operation]) -> None:
         """Pass the state's error on to all that would have come of these operations."""
@@ -239,7 +248,7 @@ def explain(operation: Operation, error: Exception, program: str) -> SglError:
         return error
     name, source, what = None, None, "fork"
     if isinstance(operation, RunNode):
-        what = type(operation.node).__name__.lower()
+        what = "gen" if isinstance(operation.node, Gen) else type(operation.node).__name__.lower()
         if isinstance(operation.node, Gen | Select):
             name, source = operation.node.name, operation.node.source
         elif isinstance(operation.node, RoleBegin | RoleEnd):

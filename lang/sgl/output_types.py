@@ -1,5 +1,9 @@
 """OutputType: from a Python type to the constraint of a gen, and from the text to a value of the type.
 
+int, float, bool, None, date, time, datetime, a Literal, an Enum, and unions of these are scalars; list, dict, tuple,
+dataclass, TypedDict, pydantic model and anything else that pydantic has a schema for is structured; str is any text.
+An output that was cut raises `TruncatedError` where it is read; `s.get(name, str)` is its text.
+
 Scalars are written the way Python shows them and constrained by a regex; everything else is JSON, with the schema and
 the validation of pydantic.
 """

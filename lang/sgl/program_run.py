@@ -11,8 +11,10 @@ from sgl.default_backend import resolve_backend
 from sgl.errors import ProgramError, SglError
 from sgl.event_loop import event_loop_thread
 from sgl.executor import StateExecutor
+from sgl.prefix_warmup import PrefixWarmup
 from sgl.program_signature import BoundCall
 from sgl.program_state import ProgramState
+from sgl.recording import Recording, current_recording
 from sgl.run_context import DefaultLimitNotice, RunContext
 from sgl.run_options import RunOptions
 from sgl.scope import StateScope
@@ -31,21 +33,33 @@ class ProgramRun:
         call: Its arguments.
         options: Run options.
         notice: The program's warning about the default limit.
+        warmup: What the items of a batch share; None outside of batches.
     """
 
-    def __init__(self, body: Body, call: BoundCall, options: RunOptions, notice: DefaultLimitNotice) -> None:
+    def __init__(
+        self,
+        body: Body,
+        call: BoundCall,
+        options: RunOptions,
+        notice: DefaultLimitNotice,
+        warmup: PrefixWarmup | None = None,
+    ) -> None:
         self._body = body
         self._call = call
+        recording = current_recording() or (Recording() if options.record else None)
         self._context = RunContext(
             program=body.__name__,
             backend=resolve_backend(options.backend),
             loop=event_loop_thread(),
             stream=options.stream,
             notice=notice,
+            warmup=warmup,
+            recorder=recording.new_run(body.__name__) if recording is not None else None,
         )
         self._executor = StateExecutor(
             context=self._context, seeds=Seeds(options.sampling.seed), transcript=Transcript()
         )
+        self._executor.recording = recording
         self._scope = StateScope(self._executor, table=VariableTable(), sampling=options.sampling)
         self._is_inline = not options.use_thread
         self._scope.append(options.start)
@@ -92,6 +106,15 @@ class ProgramRun:
             self._context.loop.hold(asyncio.ensure_future(self._quietly(self._run_async_body())))
         else:
             self.start()
+
+    async def commit_start(self) -> int:
+        """Put what the state begins with into the prefix cache; the number of its tokens."""
+        await self.async_state().sync()
+        prompt = self._executor.queue.transcript.prompt
+        if prompt.is_empty:
+            return 0
+        committed = await self._context.backend.commit(prompt)
+        return len(committed.ids) + len(committed.pending_ids or ())
 
     def cancel(self) -> None:
         """End the state and its forks."""

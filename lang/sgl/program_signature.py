@@ -7,6 +7,7 @@ from typing import Any
 
 from sgl.errors import ArgumentError, reject
 from sgl.run_options import RUN_OPTIONS
+from sgl.tracer import Placeholder
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,16 @@ class ProgramSignature:
         if isinstance(item, tuple):
             return self.bind(item, {}, given, where)
         raise reject(where, item, "a dict of arguments by name, or a tuple of arguments in order")
+
+    def with_placeholders(self, given: dict[str, Any]) -> BoundCall:
+        """A call for a trace: what is not given is a placeholder, also where it has a default."""
+        named = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        missing = {
+            name: Placeholder(name)
+            for name, parameter in self._signature.parameters.items()
+            if name not in given and parameter.kind not in named
+        }
+        return self.bind((), {**missing, **given}, {}, "trace")
 
     def check_names(self, kwargs: dict[str, Any]) -> None:
         """Check arguments that are given ahead of a call.

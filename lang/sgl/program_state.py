@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from sgl.backends.base import Message
+from sgl.choices import Choice
 from sgl.errors import SglError
 from sgl.fork import ProgramStateGroup
 from sgl.results import read_beginning, read_variable
@@ -54,6 +55,15 @@ class ProgramState(BaseState):
             ProgramError: it failed.
         """
         return read_variable(self._scope.settled_variable(name), wanted, self._scope.context.program)
+
+    def choice(self, name: str) -> Choice:
+        """All choices of a select with scores and probabilities; waits for it.
+
+        Raises:
+            ArgumentError: the variable did not come from a select.
+        """
+        variable = self._scope.settled_variable(name)
+        return Choice.of(name, variable.value, variable.meta)
 
     def get_meta_info(self, name: str) -> dict[str, Any]:
         """What the backend said of a variable; waits for it.

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
 
 
 class Progress:
@@ -15,22 +17,15 @@ class Progress:
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._wakers: list[Callable[[], None]] = []
+        self._changing = _Change(self._condition, self._wakers)
 
-    @contextlib.contextmanager
-    def change(self) -> Iterator[None]:
+    def change(self) -> "AbstractContextManager[None]":
         """Hold the lock; whoever waits looks again afterwards.  May be nested."""
-        with self._condition:
-            yield
-            self._condition.notify_all()
-            wakers, self._wakers = self._wakers, []
-        for wake in wakers:
-            wake()
+        return self._changing
 
-    @contextlib.contextmanager
-    def look(self) -> Iterator[None]:
+    def look(self) -> "AbstractContextManager[object]":
         """Hold the lock and change nothing."""
-        with self._condition:
-            yield
+        return self._condition
 
     def wait_for(self, predicate: Callable[[], bool]) -> None:
         """Block until the predicate, evaluated under the lock, is true."""
@@ -53,6 +48,27 @@ class Progress:
                 with self._condition:
                     if waker in self._wakers:
                         self._wakers.remove(waker)
+
+
+class _Change(AbstractContextManager[None]):
+    """Holds the lock, and wakes at the end; entered for every step of every state, hence no generator."""
+
+    def __init__(self, condition: threading.Condition, wakers: list[Callable[[], None]]) -> None:
+        self._condition = condition
+        self._wakers = wakers
+
+    def __enter__(self) -> None:
+        self._condition.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._condition.notify_all()
+        wakers = self._wakers.copy()
+        self._wakers.clear()
+        self._condition.release()
+        for wake in wakers:
+            wake()
 
 
 class _Waker:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from sgl.backends.base import Backend
 from sgl.errors import SglError
 from sgl.event_loop import EventLoopThread
+from sgl.prefix_warmup import PrefixWarmup
 from sgl.progress import Progress
+from sgl.recording import RunRecorder
 from sgl.sampling import RUN_DEFAULTS
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,8 @@ class RunContext:
         loop: Runs the nodes.
         stream: Whether gens stream and the state is handed out before the body ends.
         notice: The program's warning about the default limit.
+        warmup: What the items of a batch share; None outside of batches.
+        recorder: Keeps what the run does; None where nothing is recorded.
     """
 
     def __init__(
@@ -52,12 +56,16 @@ class RunContext:
         loop: EventLoopThread,
         stream: bool,
         notice: DefaultLimitNotice,
+        warmup: PrefixWarmup | None = None,
+        recorder: RunRecorder | None = None,
     ) -> None:
         self.program = program
         self.backend = backend
         self.loop = loop
         self.stream = stream
         self.notice = notice
+        self.warmup = warmup
+        self.recorder = recorder
         self.progress = Progress()
         self._is_body_done = False
 

@@ -22,6 +22,7 @@ class RunOptions:
         backend: Takes the calls; the default backend if None.
         stream: Hand out the state at once, run the body beside the caller, and stream every gen.
         use_thread: False: appending waits until what was appended has run, and raises there.
+        record: Keep what the run does in `state.recording`.
         start: What the state begins with.
     """
 
@@ -29,6 +30,7 @@ class RunOptions:
     backend: Backend | None = None
     stream: bool = False
     use_thread: bool = True
+    record: bool = False
     start: Concat = field(default_factory=lambda: Concat(()))
 
     def updated(self, values: Mapping[str, Any]) -> "RunOptions":
@@ -44,7 +46,7 @@ class RunOptions:
             changes["backend"] = as_backend(given["backend"])
         if "messages" in given:
             changes["start"] = _dialogue(given["messages"])
-        for name in ("stream", "use_thread"):
+        for name in ("stream", "use_thread", "record"):
             if name in given:
                 if not isinstance(given[name], bool):
                     raise reject(name, given[name], "True or False")
@@ -68,4 +70,4 @@ def _dialogue(messages: Any) -> Concat:
     return Concat(tuple(nodes))
 
 
-RUN_OPTIONS = (*SAMPLING_FIELDS, "backend", "stream", "use_thread", "messages")
+RUN_OPTIONS = (*SAMPLING_FIELDS, "backend", "stream", "use_thread", "record", "messages")

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from sgl.errors import ArgumentError, reject
 from sgl.ir import Concat, Role, RoleBegin, RoleEnd, flatten
+from sgl.recording import Recording
 from sgl.scope import StateScope
 
 MAX_BRANCHES = 65_536
@@ -27,6 +28,18 @@ class BaseState:
     def ret_value(self) -> Any:
         """What the program's function returned."""
         return self._scope.executor.ret_value
+
+    @property
+    def recording(self) -> Recording:
+        """What the run is recorded in.
+
+        Raises:
+            ArgumentError: it is not: run it with `record=True`, or inside `with sgl.record()`.
+        """
+        recording = self._scope.executor.recording
+        if recording is None:
+            raise ArgumentError("this run was not recorded; run it with record=True, or inside `with sgl.record()`")
+        return recording
 
     def __iadd__(self, value: Any) -> Self:
         """Append text or an expression; returns at once."""

@@ -48,6 +48,7 @@ class Engine:
         factories = factories or Factories()
         host = factories.build_host(config)
         parts = factories.build_scheduler(config, host)
+        self._scheduler = parts.scheduler
         self._inbox: ThreadInbox[SchedulerInput] = ThreadInbox()
         self._detokenizer = Detokenizer(host.tokenizer.vocabulary)
         self._manager = TokenizerManager(
@@ -173,6 +174,7 @@ class Engine:
         self._stopped.set()
         self._inbox.wake()
         self._thread.join()
+        self._scheduler.close()
         self._pulse.stop()
         self._background.close()
 

@@ -45,6 +45,9 @@ class ServedScheduler(Protocol):
     def check(self) -> None:
         """Account for everything held; an AssertionError says what is lost."""
 
+    def close(self) -> None:
+        """Stop what works in the background, for good."""
+
 
 class ServedParts(Protocol):
     """A scheduler and what the API must know of its model."""

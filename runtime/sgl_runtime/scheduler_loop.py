@@ -53,6 +53,7 @@ class SchedulerLoop:
             if not self._scheduler.has_work():
                 self._rest()
             self._turn()
+        self._check()
 
     def _turn(self) -> None:
         outputs: list[SchedulerOutput] = []
@@ -67,9 +68,12 @@ class SchedulerLoop:
     def _rest(self) -> None:
         if self._was_busy:
             self._was_busy = False
-            try:
-                self._scheduler.check()
-            except AssertionError:
-                # Lost slots make the server smaller, not wrong: it goes on, and the log says what was lost.
-                logger.exception("idle check failed")
+            self._check()
         self._inbox.wait(IDLE_WAIT_S)
+
+    def _check(self) -> None:
+        try:
+            self._scheduler.check()
+        except AssertionError:
+            # Lost slots make the server smaller, not wrong: it goes on, and the log says what was lost.
+            logger.exception("idle check failed")

@@ -58,6 +58,7 @@ class ServerProcess:
         self.wait_ended()
         assert self.process.stderr is not None
         self.process.stderr.close()
+        assert "idle check failed" not in self.log, self.log
 
     def _read(self) -> None:
         assert self.process.stderr is not None

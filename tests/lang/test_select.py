@@ -207,3 +207,54 @@ def test_a_method_of_ones_own():
 
     choice, meta = pick(CHOICES, method=Last())
     assert (choice, meta["why"]) == (" six seven", "last")
+
+
+def test_choice_has_all_scores_and_probabilities():
+    @sgl.function
+    def picking(s):
+        s += "Q:" + sgl.select("x", CHOICES) + sgl.gen("y", regex="z")
+
+    state = picking.run(backend=sgl.ScriptedBackend(logprob=table, tokenizer=WordTokenizer()))
+    choice = state.choice("x")
+    assert (choice.text, choice.index, choice.choices) == (CHOICES[0], 0, tuple(CHOICES))
+    assert choice.logprobs == pytest.approx((-1.2, -1.4, -3.5))
+    assert choice.scores == pytest.approx((-0.4, -0.7, -1.75))
+    assert sum(choice.probabilities) == pytest.approx(1.0)
+    assert choice.probability == choice.by_text()[CHOICES[0]] == max(choice.probabilities)
+    with pytest.raises(sgl.ArgumentError, match="variable 'y' is not the result of a select"):
+        state.choice("y")
+    with pytest.raises(sgl.UnknownVariableError):
+        state.choice("z")
+
+
+def test_exact_probability_is_not_biased_to_long_predictable_choices():
+    """Row 1 of table C: the mean favours a long choice whose end is easy to predict."""
+
+    def logprob(context, token):
+        return {" no": -0.3, " Mississippi": -1.5}.get(token, -0.01)
+
+    long = " Mississippi river of the south"
+    assert pick([" no", long], logprob=logprob)[0] == " no"
+    # Means: -0.3 against -1.54 / 5; a slightly longer tail tips it.
+    longer = long + " and of the north"
+    assert pick([" no", longer], logprob=logprob)[0] == longer
+    choice, meta = pick([" no", longer], logprob=logprob, method=sgl.exact_sequence_probability)
+    assert choice == " no"
+    assert meta["scores"] == pytest.approx([-0.3, -1.58])
+
+
+def test_choices_that_begin_alike_share_the_probability():
+    probabilities = {"a": math.log(0.8), "b": math.log(0.75), "c": math.log(0.5)}
+    choices = ["a", "ab", "abc", "c"]
+
+    @sgl.function
+    def picking(s):
+        s += "Q" + sgl.select("x", choices, choices_method=sgl.exact_sequence_probability)
+
+    backend = sgl.ScriptedBackend(logprob=lambda context, token: probabilities[token], tokenizer=ByteTokenizer())
+    choice = picking.run(backend=backend).choice("x")
+    # P(a) = 0.8 and P(ab) = 0.6 and P(abc) = 0.3: what goes on to a longer choice does not count for the shorter one.
+    masses = [0.8 - 0.6, 0.6 - 0.3, 0.3, 0.5]
+    assert [math.exp(score) for score in choice.scores] == pytest.approx(masses)
+    assert choice.probabilities == pytest.approx([mass / sum(masses) for mass in masses])
+    assert choice.text == "c"

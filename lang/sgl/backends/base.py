@@ -64,11 +64,13 @@ class Generation:
         text: All text so far; only grows.
         meta: The backend's meta info.
         prompt: What the next call goes on from; None until the output is complete.
+        output_ids: Every generated id, a matched stop or end-of-sequence token included.
     """
 
     text: str
     meta: dict[str, Any]
     prompt: Prompt | None
+    output_ids: Sequence[int] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

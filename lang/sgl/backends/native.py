@@ -179,7 +179,8 @@ def _generation(reply: dict[str, Any], prompt: Prompt, payload: dict[str, Any]) 
         return Generation(text=reply["text"], meta=meta, prompt=None)
     _check_finished(reply)
     ids = (*prompt.ids, *reply.get("text_ids", ()), *reply["text_output_ids"])
-    return Generation(text=reply["text"], meta=meta, prompt=Prompt(ids, reply["text_output_tail"]))
+    prompt_after = Prompt(ids, reply["text_output_tail"])
+    return Generation(text=reply["text"], meta=meta, prompt=prompt_after, output_ids=reply["output_ids"])
 
 
 def _check_finished(reply: dict[str, Any]) -> None:

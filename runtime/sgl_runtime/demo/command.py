@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 from rich.console import Console
+from rich.text import Text
 
 import sgl
 from sgl_runtime.demo.example_programs import EXAMPLES, examples_folder, load_example
@@ -54,7 +55,7 @@ def _run(model_path: str, console: Console) -> None:
         rows = {}
         start, begin = _counters(engine), time.monotonic()
         for number, example in enumerate(EXAMPLES, 1):
-            console.rule(f"{number}. {example.title} ({example.name}.py)", align="left")
+            console.rule(Text(f"{number}. {example.title} ({example.name}.py)", style="bold"), align="left")
             console.print(f"{example.lesson}\n", highlight=False)
             before, program_begin = _counters(engine), time.monotonic()
             load_example(folder, example.name).run(console)
@@ -62,7 +63,7 @@ def _run(model_path: str, console: Console) -> None:
             rows[example.title] = Usage.between(before, _counters(engine), elapsed_s=elapsed_s)
             console.print()
         total = Usage.between(start, _counters(engine), elapsed_s=time.monotonic() - begin)
-        console.rule("Summary", align="left")
+        console.rule(Text("Summary", style="bold"), align="left")
         console.print(usage_table(rows, total))
 
 

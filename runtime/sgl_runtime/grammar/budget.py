@@ -4,6 +4,7 @@ Every loop of a compilation that can grow spends from it, so that a compilation 
 """
 
 import time
+from threading import Event
 
 from sgl_runtime.errors import GrammarError
 
@@ -16,19 +17,21 @@ class Budget:
     Args:
         max_states: Most states of any automaton, final or in between.
         timeout_s: Seconds from now after which the next `spend` refuses.
+        stop: Ends the work early once it is set; None for work that nobody stops.
     """
 
-    def __init__(self, *, max_states: int, timeout_s: float) -> None:
+    def __init__(self, *, max_states: int, timeout_s: float, stop: Event | None = None) -> None:
         self.max_states = max_states
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
+        self._stop = stop
         self._until_clock = _UNITS_BETWEEN_CLOCKS
 
     def spend(self, units: int = 1) -> None:
         """Note work done; now and then look at the clock and let other threads run.
 
         Raises:
-            GrammarError: the time is over.
+            GrammarError: the time is over, or the work is to stop.
         """
         self._until_clock -= units
         if self._until_clock > 0:
@@ -36,6 +39,8 @@ class Budget:
         self._until_clock = _UNITS_BETWEEN_CLOCKS
         # The decode loop shares the interpreter lock with a background compilation.
         time.sleep(0)
+        if self._stop is not None and self._stop.is_set():
+            raise GrammarError("compiling the grammar was stopped because the runtime ends")
         if time.monotonic() > self._deadline:
             raise GrammarError(f"compiling the grammar took longer than {self._timeout_s:g} seconds")
 

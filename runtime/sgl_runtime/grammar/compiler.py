@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Lock
+from threading import Event, Lock
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
@@ -43,7 +43,7 @@ class CompiledGrammar:
 
 
 def compile_automaton(
-    spec: GrammarSpec, config: GrammarConfig, fragments: FragmentCache | None = None
+    spec: GrammarSpec, config: GrammarConfig, fragments: FragmentCache | None = None, *, stop: Event | None = None
 ) -> ByteAutomaton:
     """Compile a spec without regard to a vocabulary.
 
@@ -51,11 +51,12 @@ def compile_automaton(
         spec: The constraint.
         config: State limit, time limit and white-space policy.
         fragments: Parts of earlier schemas to use again; none by default.
+        stop: Ends the compilation early once it is set.
 
     Raises:
         GrammarError: the spec is malformed, not supported, too large or takes too long; or it allows no output.
     """
-    budget = Budget(max_states=config.max_grammar_states, timeout_s=config.grammar_compile_timeout)
+    budget = Budget(max_states=config.max_grammar_states, timeout_s=config.grammar_compile_timeout, stop=stop)
     try:
         dfa = _to_dfa(spec, config, budget, fragments or FragmentCache())
     except RecursionError:
@@ -89,6 +90,7 @@ class GrammarCompiler:
         self._fragments = FragmentCache()
         self._automaton_ids = itertools.count()
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="grammar-compiler")
+        self._stopped = Event()
         self._lock = Lock()
         self._known: OrderedDict[GrammarSpec, Future[CompiledGrammar]] = OrderedDict()
 
@@ -120,12 +122,13 @@ class GrammarCompiler:
         return future
 
     def close(self) -> None:
-        """Stop the threads; compilations that have not begun are cancelled."""
+        """Stop the threads; compilations that have not begun are cancelled, those that run end soon."""
+        self._stopped.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _compile(self, spec: GrammarSpec) -> CompiledGrammar:
         start = time.monotonic()
-        automaton = compile_automaton(spec, self._config, self._fragments)
+        automaton = compile_automaton(spec, self._config, self._fragments, stop=self._stopped)
         budget = Budget(max_states=self._config.max_grammar_states, timeout_s=self._config.grammar_compile_timeout)
         automaton = automaton.restrict(self._order.usable_bytes, budget)
         if automaton.is_empty:

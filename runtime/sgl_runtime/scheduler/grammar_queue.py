@@ -84,6 +84,10 @@ class GrammarQueue:
             ready.append(req)
         return ready, failed
 
+    def close(self) -> None:
+        """Stop the compiler's threads."""
+        self._compiler.close()
+
     def masks(self, reqs: Sequence[Req], num_words: int) -> NDArray[np.int32] | None:
         """Token masks of a pass, (B, ceil(V / 32)) int32; None where no row is constrained.
 

@@ -112,6 +112,10 @@ class Scheduler:
         rows = self._pools.rows
         assert rows.num_free + len(self._running) == rows.num_rows, "a row of the request table is lost"
 
+    def close(self) -> None:
+        """Stop what works in the background; no message may come and no step be taken any more."""
+        self._grammars.close()
+
     def stats(self) -> dict[str, Any]:
         """Counters, by the names of docs/protocol.md."""
         pools, stats = self._pools, self._stats

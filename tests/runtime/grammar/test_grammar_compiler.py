@@ -73,3 +73,13 @@ def test_an_output_that_the_vocabulary_cannot_spell_is_refused() -> None:
     assert not state.advance(2)
     assert state.advance(3)
     compiler.close()
+
+
+def test_closing_ends_a_compilation_that_runs() -> None:
+    compiler = GrammarCompiler(BYTES, GrammarConfig(grammar_compile_timeout=60, max_grammar_states=10_000_000))
+    running = compiler.submit(SLOW)
+    while not running.running():
+        time.sleep(0.001)
+    compiler.close()
+    assert "runtime ends" in str(running.exception())
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("grammar-compiler")]

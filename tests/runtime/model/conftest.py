@@ -76,13 +76,19 @@ def model_host() -> ModelHost:
 
 
 @pytest.fixture(scope="session")
-def driver_for(model_host: ModelHost) -> Callable[..., SchedulerDriver]:
+def driver_for(model_host: ModelHost) -> Iterator[Callable[..., SchedulerDriver]]:
     """Builds a driver with changed cache or scheduler sections."""
+    drivers: list[SchedulerDriver] = []
 
     def build(**sections: object) -> SchedulerDriver:
-        return SchedulerDriver(build_scheduler(replace(CONFIG, **sections), model_host).scheduler, model_host)
+        scheduler = build_scheduler(replace(CONFIG, **sections), model_host).scheduler
+        drivers.append(SchedulerDriver(scheduler, model_host))
+        return drivers[-1]
 
-    return build
+    yield build
+    for driver in drivers:
+        driver.scheduler.check()
+        driver.scheduler.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from fakes.tiny_llama import EOS_ID, save_tiny_llama
 from sgl_runtime.engine import Engine
-from sgl_runtime.errors import ConfigError, ModelLoadError
+from sgl_runtime.errors import ConfigError, ModelLoadError, SglRuntimeError
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -114,3 +115,19 @@ def test_what_is_wrong_with_a_folder_is_one_sentence(tmp_path: Path) -> None:
         assert "no tokenizer can be loaded from" in refusal(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     assert "it holds no tokenizer.json" in refusal(tmp_path)
+
+
+def test_shutdown_ends_every_thread_while_requests_run_and_grammars_compile(tmp_path: Path) -> None:
+    save_tiny_llama(tmp_path)
+    before = set(threading.enumerate())
+    engine = Engine(str(tmp_path), max_total_tokens=1024, max_grammar_states=10_000_000)
+    stream = engine.generate("hello", {"max_new_tokens": 200, "ignore_eos": True}, stream=True)
+    next(stream)
+    slow = engine.generate("hello", {"regex": "(?:.*[a-f]){9}(?:.*a.*b.{12}){6}"}, stream=True)
+    asker = threading.Thread(target=lambda: pytest.raises(SglRuntimeError, next, slow))
+    asker.start()
+    while not engine.get_server_info()["internal_states"][0]["num_waiting"]:
+        threading.Event().wait(0.002)
+    engine.shutdown()
+    asker.join(10)
+    assert set(threading.enumerate()) <= before

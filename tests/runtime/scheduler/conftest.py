@@ -1,6 +1,6 @@
 """A real scheduler around the scripted executor, with one token for every byte."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -24,7 +24,9 @@ class Bench:
 
 
 @pytest.fixture
-def make_bench() -> Callable[..., Bench]:
+def make_bench() -> Iterator[Callable[..., Bench]]:
+    benches: list[Bench] = []
+
     def build(
         *,
         num_slots: int = 512,
@@ -48,6 +50,10 @@ def make_bench() -> Callable[..., Bench]:
             num_logits=NUM_TOKENS,
             context_length=context,
         )
-        return Bench(scheduler, executor)
+        benches.append(Bench(scheduler, executor))
+        return benches[-1]
 
-    return build
+    yield build
+    for bench in benches:
+        bench.scheduler.check()
+        bench.scheduler.close()

@@ -35,10 +35,13 @@ def test_messages_in_passes_out_and_a_check_when_idle() -> None:
     assert isinstance(delivered[1], StatsReply)
     ids = [token_id for message in delivered if isinstance(message, TokenDelta) for token_id in message.new_ids]
     assert bytes(ids[:2]) == b"ab"
-    assert scheduler.num_checks == 1
+    # Once when it rested, once at its end.
+    assert scheduler.num_checks == 2
 
 
-def test_failed_idle_check_is_logged_and_the_loop_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_idle_check_is_logged_and_the_loop_goes_on(
+    caplog: pytest.LogCaptureFixture, failed_idle_checks: list[str]
+) -> None:
     class Leaking(ScriptedScheduler):
         def check(self) -> None:
             super().check()
@@ -47,6 +50,8 @@ def test_failed_idle_check_is_logged_and_the_loop_goes_on(caplog: pytest.LogCapt
     scheduler = Leaking()
     run_until(scheduler, [request("a")], lambda delivered: scheduler.num_checks > 0)
     assert "3 slots leaked" in caplog.text
+    assert "3 slots leaked" in failed_idle_checks[0]
+    failed_idle_checks.clear()
 
 
 def test_pulse_beats_while_a_turn_lasts_and_stops_when_it_lasts_too_long() -> None:
