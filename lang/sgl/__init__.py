@@ -13,6 +13,10 @@ process), `RuntimeEndpoint` (a server), `Runtime` (a server started for this pro
 
     sgl.set_default_backend(sgl.Engine(model_path="smollm2"))
     print(capital("France")["answer"])
+
+`async def` programs await what they read (`await s["answer"]`, `await capital.arun("France")`).  `gen(type=...)` gives
+values of Python types, `gen(tools=...)` calls functions, `s.choice(...)` has the probabilities of a `select`, a program
+called with a state goes on inside it, and `with sgl.record()` shows what the model saw.
 """
 
 from typing import Any
@@ -68,6 +72,7 @@ from sgl.program_state import ProgramState
 from sgl.recording import Recording, record
 from sgl.results import Partial
 from sgl.tools import ToolCall, ToolCalls, describe_tools
+from sgl.usage import Usage
 
 __version__ = "0.1.0"
 
@@ -99,6 +104,7 @@ __all__ = [
     "TraceError",
     "TruncatedError",
     "UnknownVariableError",
+    "Usage",
     "__version__",
     "assistant",
     "assistant_begin",

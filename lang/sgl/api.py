@@ -1,6 +1,6 @@
 """The expressions of programs: gen, select, roles; and calls to the default backend."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sgl.choices import ChoicesMethod
@@ -15,12 +15,17 @@ def gen(
     name: str | None = None,
     max_tokens: int | None = None,
     *,
+    min_tokens: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: int | Sequence[int] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
     min_p: float | None = None,
+    frequency_penalty: float | None = None,
+    presence_penalty: float | None = None,
+    repetition_penalty: float | None = None,
+    logit_bias: Mapping[int, float] | None = None,
     seed: int | None = None,
     ignore_eos: bool | None = None,
     return_logprob: bool | None = None,
@@ -35,31 +40,28 @@ def gen(
     parallel_tool_calls: bool | None = None,
     run_tools: bool | None = None,
     post: Callable[[Any], Any] | None = None,
+    timeout_s: float | None = None,
 ) -> Gen | Select:
-    """Call the model: what it generates is appended to the state and kept in a variable.
+    """Call the model: its output is appended to the state and kept in a variable, read with `s[name]`.
 
-    What is None is taken from the run.  Values are checked here, not when the gen runs.
+    Options left at None are taken from the run.  Values are checked here, not when the gen runs.
 
     Args:
-        name: Variable for the output, read with `s[name]`.
-        max_tokens: Limit on generated tokens.
-        stop: Strings that end the output.  The match is left out of variable and text.
-        stop_token_ids: Token ids that end the output.
-        temperature: 0 picks the most likely token.
-        top_p, top_k, min_p: Filters on the distribution; 1.0, -1 and 0.0 turn them off.
+        name: The variable.
+        max_tokens, min_tokens: Limits on the number of generated tokens.
+        stop, stop_token_ids: Strings and token ids that end the output; the match is left out of variable and text.
+        temperature, top_p, top_k, min_p, ignore_eos: As in `run`.
+        frequency_penalty, presence_penalty, repetition_penalty, logit_bias: See `SamplingParams`.
         seed: Sent as it is; a seed given to `run` becomes another one for each gen and each fork.
-        ignore_eos: Go on after the model's end of sequence.
         return_logprob: Put log probabilities of the output into `get_meta_info`.
         type: A Python type; the output is written as it and the variable holds a value of it (see `OutputType`).
         dtype: int, float, bool or str: the output is written like a literal of this type (and stays a string).
         choices, choices_method: Pick one of these strings; the same as `select`.
         regex: The whole output matches it.
         json_schema: The output is an instance: a JSON Schema as a dict or as JSON text, or a pydantic model class.
-        tools: Functions that the model may call; the variable is a `ToolCalls` (see `sgl.tools`).
-        tool_choice: "auto", "required", "none", or the function that must be called.
-        parallel_tool_calls: Let it make several calls at once.
-        run_tools: Run the calls and append their results.
+        tools, tool_choice, parallel_tool_calls, run_tools: Functions that the model may call (see `ToolSet`).
         post: Makes the variable's value out of the text (or of the typed value); the text of the state stays.
+        timeout_s: Seconds for the request; when they are over it is aborted, and the state fails.
 
     Raises:
         ArgumentError: a value is wrong, or two of type, dtype, choices, regex, json_schema and tools are given.

@@ -53,8 +53,7 @@ class AsyncBatchRun:
             with progress_bar(self._title, self._num_items) as advance:
                 for index in range(self._num_items):
                     while next_index < min(self._num_items, index + self._settings.window):
-                        tasks.append(asyncio.ensure_future(self._run_item(next_index, stop)))
-                        tasks[-1].add_done_callback(advance)
+                        tasks.append(asyncio.ensure_future(self._run_item(next_index, stop, advance)))
                         next_index += 1
                     yield await self._next(tasks, stop)
         finally:
@@ -87,7 +86,7 @@ class AsyncBatchRun:
             raise self._first_failure.error
         return tasks.popleft().result()
 
-    async def _run_item(self, index: int, stop: asyncio.Event) -> Outcome:
+    async def _run_item(self, index: int, stop: asyncio.Event, advance: Callable[[BaseState], None]) -> Outcome:
         run = self._make_run(index)
         state = self._view(run)
         try:
@@ -98,6 +97,7 @@ class AsyncBatchRun:
             raise
         except Exception as raised:
             error = raised
+        advance(state)
         if error is None:
             return state
         failure = failure_of(index, error, state)

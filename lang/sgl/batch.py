@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 import os
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator
@@ -15,6 +16,7 @@ from sgl.errors import reject
 from sgl.program_run import ProgramRun
 from sgl.program_state import ProgramState
 from sgl.state_base import BaseState
+from sgl.usage import Usage
 
 MAX_THREADS = 4096
 AUTO_TASKS = 1024
@@ -71,18 +73,28 @@ class BatchSettings:
 
 
 @contextlib.contextmanager
-def progress_bar(title: str | None, total: int) -> "Generator[Callable[[Any], None], None, None]":
-    """A function to call after each item, and the bar around it; without a title there is no bar."""
+def progress_bar(title: str | None, total: int) -> "Generator[Callable[[BaseState], None], None, None]":
+    """A function to call with the state of each finished item, and the bar around it; without a title there is no bar.
+
+    The bar shows tokens per second and the share of prompt tokens that were cached.
+    """
     if title is None:
         yield lambda _: None
         return
     # Imported here: programs without a progress bar do not pay for loading it.
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    rate = TextColumn("{task.fields[rate]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), rate)
+    usage, began = Usage(), time.monotonic()
     with Progress(*columns) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda _: progress.advance(task)
+        task = progress.add_task(title, total=total, rate="")
+
+        def advance(state: BaseState) -> None:
+            usage.add(state.usage())
+            progress.update(task, advance=1, rate=usage.summary(time.monotonic() - began))
+
+        yield advance
 
 
 class BatchRun:
@@ -124,8 +136,8 @@ class BatchRun:
             for index in range(self._num_items):
                 while next_index < min(self._num_items, index + self._window):
                     # A copy for each item: a context runs in one thread at a time.
-                    futures.append(pool.submit(contextvars.copy_context().run, self._run_item, next_index))
-                    futures[-1].add_done_callback(advance)
+                    work = contextvars.copy_context().run
+                    futures.append(pool.submit(work, self._run_item, next_index, advance))
                     next_index += 1
                 outcome = futures.popleft().result()
                 if self._is_raising and self._first_failure is not None:
@@ -134,7 +146,7 @@ class BatchRun:
                 assert outcome is not None, "an item is left out only after a failure"
                 yield outcome
 
-    def _run_item(self, index: int) -> ProgramState | BatchFailure | None:
+    def _run_item(self, index: int, advance: Callable[[BaseState], None]) -> ProgramState | BatchFailure | None:
         """Run one item to its end; None if the batch has stopped."""
         with self._lock:
             if self._is_stopped:
@@ -149,6 +161,7 @@ class BatchRun:
             error = raised
         with self._lock:
             del self._running[index]
+            advance(state)
         if error is None:
             return state
         failure = failure_of(index, error, state)

@@ -75,10 +75,10 @@ class Function:
             *args: Arguments of the function, behind the state.
             **kwargs: Arguments of the function by name, and run options.  For gens that do not say their own:
                 max_new_tokens (128), stop, stop_token_ids, temperature (1.0), top_p (1.0), top_k (-1), min_p (0.0),
-                seed, ignore_eos (False), return_logprob (False).  And backend (the default one); stream (False);
-                use_thread (True; False: appending waits, and raises where it fails); messages (a list of
-                `{"role", "content"}` that the state begins with); record (False; True: keep what the run does in the
-                state's `recording`).
+                ignore_eos (False), return_logprob (False), seed, min_new_tokens, frequency_penalty, presence_penalty,
+                repetition_penalty, logit_bias.  And backend (the default one); stream (False); use_thread (True; False:
+                appending waits, and raises where it fails); messages (a list of `{"role", "content"}` that the state
+                begins with); record (False; True: keep what the run does in the state's `recording`).
 
         Raises:
             TypeError: the arguments do not fit the function.

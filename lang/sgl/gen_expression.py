@@ -16,6 +16,7 @@ CONSTRAINTS: dict[str, Callable[[Any], Constraint]] = {
     "regex": regex_constraint,
     "json_schema": schema_constraint,
 }
+SHOWN_AS = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens"}
 TOOL_OPTIONS = ("tool_choice", "parallel_tool_calls", "run_tools")
 EXCLUSIVE = ("type", *CONSTRAINTS, "tools")
 
@@ -41,18 +42,20 @@ def build_gen(options: dict[str, Any]) -> Gen | Select:
     post = given.get("post")
     if post is not None and not callable(post):
         raise reject("post", post, "a function of the text")
-    if "max_tokens" in given:
-        given["max_new_tokens"] = given["max_tokens"]
-    sampling = check_sampling(
-        {name: given[name] for name in SAMPLING_FIELDS if name in given}, shown_as={"max_new_tokens": "max_tokens"}
-    )
+    settings = {name: given[SHOWN_AS.get(name, name)] for name in SAMPLING_FIELDS if SHOWN_AS.get(name, name) in given}
+    sampling = check_sampling(settings, shown_as=SHOWN_AS)
     toolset = _toolset(given)
     constraint, kind = _constraint(given)
-    name, source = _check_name(given.get("name")), caller_source()
-    if toolset is not None:
-        constraint = Constraint("json_schema", toolset.schema())
-        return ToolGen(name=name, sampling=sampling, constraint=constraint, toolset=toolset, post=post, source=source)
-    return Gen(name=name, sampling=sampling, constraint=constraint, output_type=kind, post=post, source=source)
+    node = Gen(
+        name=_check_name(given.get("name")),
+        sampling=sampling,
+        constraint=constraint if toolset is None else Constraint("json_schema", toolset.schema()),
+        output_type=kind,
+        post=post,
+        timeout_s=_check_timeout(given.get("timeout_s")),
+        source=caller_source(),
+    )
+    return node if toolset is None else ToolGen(**node.__dict__, toolset=toolset)
 
 
 def build_select(name: Any, choices: Any, method: Any) -> Select:
@@ -82,6 +85,14 @@ def _check_name(name: Any) -> str | None:
     if name is not None and (not isinstance(name, str) or not name):
         raise reject("name", name, "a non-empty string, or None")
     return name
+
+
+def _check_timeout(timeout_s: Any) -> float | None:
+    if timeout_s is None:
+        return None
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0:
+        raise reject("timeout_s", timeout_s, "a number of seconds above 0")
+    return float(timeout_s)
 
 
 def _constraint(given: dict[str, Any]) -> tuple[Constraint | None, OutputType | None]:

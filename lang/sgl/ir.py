@@ -48,6 +48,7 @@ class Gen(Expr):
         constraint: What the output must match.
         output_type: What the output is read as; None for text.
         post: Makes the value of a variable out of what was read.
+        timeout_s: Seconds that a request may take; None for as long as it takes.
         source: `file:line` where the expression was built.
     """
 
@@ -56,6 +57,7 @@ class Gen(Expr):
     constraint: Constraint | None = None
     output_type: OutputType | None = None
     post: Callable[[Any], Any] | None = None
+    timeout_s: float | None = None
     source: str = field(compare=False)
 
 

@@ -1,5 +1,6 @@
 """NodeRunner: does what the nodes of a state say, one after another, on the event loop."""
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -121,7 +122,7 @@ class NodeRunner:
     async def _generate(self, node: Gen, variable: Variable, base: SamplingParams) -> None:
         await self._prepare("generate from")
         sampling = self._effective_sampling(node, base)
-        generation = await self._call(sampling, node.constraint, variable)
+        generation = await self._call(node, sampling, node.constraint, variable)
         self._warn_when_cut(node, base, generation)
         text, meta = generation.text, generation.meta
         await self._settle(variable, meta, self._reader.value(node, text, meta))
@@ -135,13 +136,13 @@ class NodeRunner:
         text, calls_text = "", None
         if node.toolset.choice == "auto":
             stops = (*(sampling.stop or ()), CALL_MARK)
-            free = await self._call(replace(sampling, stop=stops), None, variable)
+            free = await self._call(node, replace(sampling, stop=stops), None, variable)
             metas.append(free.meta)
             text = free.text
         if not metas or metas[0]["finish_reason"].get("matched") == CALL_MARK:
             self._append_output(CALL_OPEN, start, variable)
             # The caller's stops are for text; a call ends by its grammar.
-            called = await self._call(replace(sampling, stop=()), node.constraint, variable, start=start)
+            called = await self._call(node, replace(sampling, stop=()), node.constraint, variable, start=start)
             metas.append(called.meta)
             calls_text = called.text
             self._append_output(CALL_CLOSE, start, variable)
@@ -163,11 +164,18 @@ class NodeRunner:
             variable.grow(self.transcript.text[start:], variable.meta)
 
     async def _call(
-        self, sampling: SamplingParams, constraint: Constraint | None, variable: Variable, *, start: int | None = None
+        self,
+        node: Gen,
+        sampling: SamplingParams,
+        constraint: Constraint | None,
+        variable: Variable,
+        *,
+        start: int | None = None,
     ) -> Generation:
         """One request; its text is appended as it comes.
 
         Args:
+            node: Whose request it is.
             sampling: Complete settings.
             constraint: What the output must match.
             variable: Shows the output as it grows.
@@ -177,18 +185,23 @@ class NodeRunner:
         here = len(self.transcript.text)
         begin = here if start is None else start
         generation: Generation | None = None
-        if self._context.stream:
-            async with aclosing(self._context.backend.generate_stream(request)) as stream:
-                async for generation in stream:
+        try:
+            async with asyncio.timeout(node.timeout_s):
+                if self._context.stream:
+                    async with aclosing(self._context.backend.generate_stream(request)) as stream:
+                        async for generation in stream:
+                            self._show(generation, here, begin, variable)
+                else:
+                    generation = await self._context.backend.generate(request)
                     self._show(generation, here, begin, variable)
-        else:
-            generation = await self._context.backend.generate(request)
-            self._show(generation, here, begin, variable)
+        except TimeoutError as error:
+            raise SglError(f"no complete output within {node.timeout_s} seconds") from error
         assert generation is not None, "a backend's stream ends with a complete output"
         assert generation.prompt is not None, "a backend's stream ends with a complete output"
         self._last_output_ids = generation.output_ids
         with self._context.progress.change():
             self.transcript.prompt = generation.prompt
+            self._context.usage.add_call(generation.meta)
         return generation
 
     async def _settle(self, variable: Variable, meta: dict[str, Any], value: Awaitable[Any]) -> None:
@@ -216,6 +229,7 @@ class NodeRunner:
         choice = node.choices[selection.index]
         with self._context.progress.change():
             self.transcript.append(choice)
+            self._context.usage.add_call(selection.meta)
             variable.finish(choice, selection.meta)
 
     def _effective_sampling(self, node: Gen, base: SamplingParams) -> SamplingParams:

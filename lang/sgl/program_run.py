@@ -8,9 +8,10 @@ from typing import Any
 
 from sgl.async_state import AsyncProgramState
 from sgl.default_backend import resolve_backend
-from sgl.errors import ProgramError, SglError
+from sgl.errors import ArgumentError, ProgramError, SglError
 from sgl.event_loop import event_loop_thread
 from sgl.executor import StateExecutor
+from sgl.node_queue import ended
 from sgl.prefix_warmup import PrefixWarmup
 from sgl.program_signature import BoundCall
 from sgl.program_state import ProgramState
@@ -46,6 +47,10 @@ class ProgramRun:
     ) -> None:
         self._body = body
         self._call = call
+        if is_async(body) and not options.use_thread:
+            raise ArgumentError(
+                f"use_thread=False is for plain programs; {body.__name__!r} is async and awaits its reads"
+            )
         recording = current_recording() or (Recording() if options.record else None)
         self._context = RunContext(
             program=body.__name__,
@@ -162,6 +167,8 @@ def is_async(body: Body) -> bool:
 
 def explain_body_error(body: Body, program: str, error: BaseException) -> SglError:
     """The error of a state whose body raised."""
+    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+        return ended(program, "was cancelled")
     if isinstance(error, ProgramError):
         # What the function read had failed: that error says more than this run could add.
         return error

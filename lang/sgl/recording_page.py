@@ -91,7 +91,7 @@ def _run(number: int, run: dict[str, Any]) -> Iterator[str]:
                 yield _bar(node, start, max(length, 1e-9))
         yield "</div></div>"
     for state in run["states"]:
-        yield f'<h3 id="r{number}s{state["index"]}">{_title(state)}</h3><pre>'
+        yield f'<h3 id="r{number}s{state["index"]}">{_title(state)}</h3><pre>\n'
         for node in state["nodes"]:
             yield _span(node)
         yield "</pre>"

@@ -10,6 +10,7 @@ from sgl.prefix_warmup import PrefixWarmup
 from sgl.progress import Progress
 from sgl.recording import RunRecorder
 from sgl.sampling import RUN_DEFAULTS
+from sgl.usage import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,10 @@ class RunContext:
         notice: The program's warning about the default limit.
         warmup: What the items of a batch share; None outside of batches.
         recorder: Keeps what the run does; None where nothing is recorded.
+
+    Attributes:
+        progress: The run's lock.
+        usage: What its calls came to so far.
     """
 
     def __init__(
@@ -67,6 +72,7 @@ class RunContext:
         self.warmup = warmup
         self.recorder = recorder
         self.progress = Progress()
+        self.usage = Usage()
         self._is_body_done = False
 
     def body_ends(self) -> None:

@@ -19,22 +19,31 @@ class SamplingParams:
 
     Attributes:
         max_new_tokens: Limit on generated tokens.
+        min_new_tokens: Until then no token that would end the output may come.
         stop: Strings that end the output; the match is cut off.
         stop_token_ids: Token ids that end the output.
         temperature: 0 picks the most likely token.
         top_p, top_k, min_p: Filters on the distribution; 1.0, -1 and 0.0 turn them off.
+        frequency_penalty, presence_penalty: Taken from the logit of a generated token for each time it came, and once.
+        repetition_penalty: Divides positive and multiplies negative logits of every token of prompt and output.
+        logit_bias: Token ids and what is added to their logits.
         seed: Makes draws repeatable.
         ignore_eos: Go on after the end-of-sequence token.
         return_logprob: Put the log probabilities of the output into the meta info.
     """
 
     max_new_tokens: int | None = None
+    min_new_tokens: int | None = None
     stop: tuple[str, ...] | None = None
     stop_token_ids: tuple[int, ...] | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: tuple[tuple[int, float], ...] | None = None
     seed: int | None = None
     ignore_eos: bool | None = None
     return_logprob: bool | None = None
@@ -52,6 +61,8 @@ class SamplingParams:
         """The `sampling_params` object of a native request (without `return_logprob`, a field of the request)."""
         payload = {name: list(value) if isinstance(value, tuple) else value for name, value in self.given().items()}
         payload.pop("return_logprob", None)
+        if "logit_bias" in payload:
+            payload["logit_bias"] = {str(token_id): bias for token_id, bias in payload["logit_bias"]}
         if "seed" in payload:
             payload["sampling_seed"] = payload.pop("seed")
         return payload
@@ -134,14 +145,33 @@ def _token_ids(name: str, value: Any) -> tuple[int, ...]:
     return tuple(items)
 
 
+def _logit_bias(name: str, value: Any) -> tuple[tuple[int, float], ...]:
+    allowed = "a dict of token ids and numbers from -100 to 100"
+    if not isinstance(value, Mapping):
+        raise reject(name, value, allowed)
+    entries = []
+    for key, bias in value.items():
+        token_id = int(key) if isinstance(key, str) and key.isdecimal() else key
+        is_number = isinstance(bias, int | float) and not isinstance(bias, bool)
+        if not _is_int(token_id) or token_id < 0 or not is_number or not -100 <= bias <= 100:
+            raise reject(f"{name}[{key!r}]", bias, allowed)
+        entries.append((token_id, float(bias)))
+    return tuple(entries)
+
+
 _CHECKS: dict[str, Check] = {
     "max_new_tokens": _integer(0, MAX_TOKENS_LIMIT),
+    "min_new_tokens": _integer(0, MAX_TOKENS_LIMIT),
     "stop": _stops,
     "stop_token_ids": _token_ids,
     "temperature": _number("a number from 0 to 100", lambda x: 0.0 <= x <= 100.0),
     "top_p": _number("a number above 0, at most 1", lambda x: 0.0 < x <= 1.0),
     "top_k": _integer(1, MAX_TOKENS_LIMIT, also=-1),
     "min_p": _number("a number from 0 to 1", lambda x: 0.0 <= x <= 1.0),
+    "frequency_penalty": _number("a number from -2 to 2", lambda x: -2.0 <= x <= 2.0),
+    "presence_penalty": _number("a number from -2 to 2", lambda x: -2.0 <= x <= 2.0),
+    "repetition_penalty": _number("a number above 0, at most 10", lambda x: 0.0 < x <= 10.0),
+    "logit_bias": _logit_bias,
     "seed": _integer(0, MAX_SEED),
     "ignore_eos": _boolean,
     "return_logprob": _boolean,

@@ -58,10 +58,6 @@ class StateScope:
         Raises:
             ArgumentError: not text or an expression, a role inside a role, the state was joined, or its body runs.
         """
-        if self.is_outside and self.context.may_grow:
-            raise ArgumentError(
-                f"program {self.context.program!r} still runs: continue its state when its function has returned"
-            )
         self._take([RunNode(node, _variable_of(node), self.sampling) for node in flatten(value)])
 
     def begin_capture(self, name: str) -> Variable:
@@ -83,6 +79,7 @@ class StateScope:
 
     def fork(self, size: int) -> "list[StateScope]":
         """Scopes of branches that begin where the state stands after everything appended so far."""
+        require_body_done(self)
         return [
             StateScope(executor, table=self.table.branch(), sampling=self.sampling)
             for executor in self.executor.fork(size)
@@ -145,6 +142,7 @@ class StateScope:
         return self.is_outside and self.context.may_grow
 
     def _take(self, operations: list[Operation]) -> None:
+        require_body_done(self)
         with self.context.progress.change():
             self.executor.append(operations)
             for operation in operations:
@@ -152,6 +150,18 @@ class StateScope:
                     variable = operation.variable
                     if variable is not None and variable.name is not None:
                         self.table.by_name[variable.name] = variable
+
+
+def require_body_done(scope: StateScope) -> None:
+    """Let nobody work on a state behind the back of the body that works on it.
+
+    Raises:
+        ArgumentError: the scope is that of a caller, and the body of the run has not returned.
+    """
+    if scope.is_outside and scope.context.may_grow:
+        raise ArgumentError(
+            f"program {scope.context.program!r} still runs: continue its state when its function has returned"
+        )
 
 
 def _variable_of(node: Node) -> Variable | None:

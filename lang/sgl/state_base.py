@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, Self
 
 from sgl.errors import ArgumentError, reject
 from sgl.ir import Concat, Role, RoleBegin, RoleEnd, flatten
 from sgl.recording import Recording
-from sgl.scope import StateScope
+from sgl.scope import StateScope, require_body_done
+from sgl.usage import Usage
 
 MAX_BRANCHES = 65_536
 
@@ -67,6 +69,11 @@ class BaseState:
         with self._scope.context.progress.look():
             return list(self._scope.table.by_name)
 
+    def usage(self) -> Usage:
+        """What the run's calls, those of its forks and inline programs too, came to so far; never waits."""
+        with self._scope.context.progress.look():
+            return replace(self._scope.context.usage)
+
     def cancel(self) -> None:
         """End the state and its forks now: running requests are aborted, every later read raises."""
         self._scope.executor.cancel()
@@ -110,10 +117,8 @@ def scope_of(state: BaseState) -> StateScope:
     Raises:
         ArgumentError: the body of the run that the state comes from has not returned.
     """
-    scope = state._scope
-    if scope.is_outside and scope.context.may_grow:
-        raise ArgumentError(f"program {scope.context.program!r} still runs: wait for it before continuing its state")
-    return scope
+    require_body_done(state._scope)
+    return state._scope
 
 
 def _role(state: BaseState, role: Role, expr: Any) -> AbstractContextManager[None]:

@@ -121,13 +121,13 @@ class ToolCalls:
 
 @dataclass(frozen=True)
 class ToolSet:
-    """The tools of one gen and how they may be called.
+    """The tools of one gen and how they may be called; its variable is a `ToolCalls`.
 
     Attributes:
-        tools: By name.
-        choice: "auto" (the model decides), "required" (at least one), or the name of the one that it must call.
-        is_parallel: Whether there may be several calls, written as a list.
-        is_automatic: Whether calls are run and their results appended.
+        tools: By name; a function's parameters all have types.
+        choice: `tool_choice`: "auto" (the model decides), "required" (at least one), or the one that it must call.
+        is_parallel: `parallel_tool_calls`: whether there may be several calls, written as a list.
+        is_automatic: `run_tools`: whether calls are run and their results appended.
     """
 
     tools: dict[str, Tool] = field(hash=False)

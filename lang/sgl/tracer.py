@@ -62,7 +62,7 @@ class Placeholder:
     def _unknown(self, *_: Any) -> NoReturn:
         raise TraceError(f"the program decides by {self!r}, which a trace does not know")
 
-    __bool__ = __len__ = __iter__ = __int__ = __float__ = __index__ = __contains__ = _unknown
+    __bool__ = __len__ = __iter__ = __aiter__ = __int__ = __float__ = __index__ = __contains__ = _unknown
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _unknown
     __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _unknown
 
@@ -188,6 +188,10 @@ class TracerState:
         self._trace.nodes.append(Branches(tuple(branch._trace for branch in branches)))
         return TracerGroup(branches)
 
+    def copy(self) -> "TracerCopy":
+        """See `ProgramState`."""
+        return TracerCopy(self.fork(1)[0])
+
     def _role(self, role: Any, expr: Any) -> Any:
         if expr is None:
             return self._role_block(role)
@@ -200,6 +204,29 @@ class TracerState:
         self += RoleBegin(role)
         yield
         self += RoleEnd(role)
+
+
+class TracerCopy:
+    """`with s.copy()` and `async with s.copy()` of a traced program.
+
+    Args:
+        branch: The branch.
+    """
+
+    def __init__(self, branch: TracerState) -> None:
+        self._branch = branch
+
+    def __enter__(self) -> TracerState:
+        return self._branch
+
+    def __exit__(self, *_: object) -> None:
+        """Brings nothing together: a trace knows no values."""
+
+    async def __aenter__(self) -> TracerState:
+        return self._branch
+
+    async def __aexit__(self, *_: object) -> None:
+        """Brings nothing together: a trace knows no values."""
 
 
 class TracerGroup(list[TracerState]):

@@ -41,6 +41,23 @@ class SamplingBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LogitEdits:
+    """Changes of single logits, each (row, token) at most once; all of shape (K,).
+
+    Attributes:
+        rows: int64 rows of the batch.
+        token_ids: int64.
+        repetition: float32; divides a positive logit, multiplies a negative one.
+        added: float32, added after that; minus infinity forbids the token.
+    """
+
+    rows: NDArray[np.int64]
+    token_ids: NDArray[np.int64]
+    repetition: NDArray[np.float32]
+    added: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """Plan of one pass over B requests with T new tokens in all.
 
@@ -55,6 +72,7 @@ class Batch:
             (a row that joins the batch); empty for rows that go on.
         samples: (B,) bool, whether the row's next token is drawn.
         sampling: Settings of all rows, used where `samples`.
+        logit_edits: Penalties, biases and the like; None where no row has any.
         wants_logprob: (B,) bool, whether the log probability of the drawn token is wanted.
         logprob_starts: (B,) first new token (index within the row's extend) whose log probability given what precedes
             it is wanted, -1 for none; never 0 unless the row has no prefix, in which case entry 0 is not defined.
@@ -71,6 +89,7 @@ class Batch:
     sampling: SamplingBatch
     wants_logprob: NDArray[np.bool_]
     logprob_starts: IntArray
+    logit_edits: LogitEdits | None = None
 
     @property
     def size(self) -> int:

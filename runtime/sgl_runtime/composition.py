@@ -143,6 +143,7 @@ def assemble_scheduler(
         applier=ResultApplier(ledger, StopChecker(vocabulary, eos_ids=eos_ids), grammars),
         grammars=grammars,
         num_mask_words=grammar_vocabulary.num_mask_words,
+        eos_ids=eos_ids,
         random_seed=config.device.random_seed,
     )
 

@@ -71,6 +71,7 @@ def _run(plan: ProcessPlan, listener: socket.socket) -> int:
         logger.info("tokenizer ready seconds=%.2f", time.monotonic() - begin)
         group.start("detokenizer", detokenizer_main, plan, host.tokenizer.vocabulary)
         facts = group.wait_ready()["scheduler"]
+        _listen(listener, plan.config.server)
         death = ApiProcess(plan, host, facts, group).run(listener)
     finally:
         group.stop()
@@ -94,12 +95,26 @@ def _listener(config: ServerConfig) -> Iterator[socket.socket]:
         try:
             listener.bind(address)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                message = f"port {config.port} on {config.host} is in use; choose another with --port"
-            else:
-                message = f"cannot listen on {config.host} port {config.port}: {error.strerror}"
-            raise ConfigError(message) from error
+            raise _cannot_listen(config, error) from error
         yield listener
+
+
+def _listen(listener: socket.socket, config: ServerConfig) -> None:
+    """Let connections come; only now, so that whoever waits for the port waits for the model.
+
+    Raises:
+        ConfigError: another program took the same port while the model was loaded.
+    """
+    try:
+        listener.listen()
+    except OSError as error:
+        raise _cannot_listen(config, error) from error
+
+
+def _cannot_listen(config: ServerConfig, error: OSError) -> ConfigError:
+    if error.errno == errno.EADDRINUSE:
+        return ConfigError(f"port {config.port} on {config.host} is in use; choose another with --port")
+    return ConfigError(f"cannot listen on {config.host} port {config.port}: {error.strerror}")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

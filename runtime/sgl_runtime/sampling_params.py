@@ -24,6 +24,10 @@ class SamplingParams:
             request use what is left of the context.
         temperature: Divides the logits; 0 picks the most likely token.
         top_p, top_k, min_p: Filters on the distribution; 1.0, -1 and 0.0 turn them off.
+        frequency_penalty, presence_penalty: Taken from the logit of a generated token for each time it came, and once.
+        repetition_penalty: Divides positive and multiplies negative logits of every token of prompt and output.
+        min_new_tokens: Until then no token that would end the output may come.
+        logit_bias: Token ids and what is added to their logits.
         sampling_seed: Makes the draw of this request repeatable; None draws a fresh one.
         stop: Strings that end the output; the match is cut off.
         stop_token_ids: Token ids that end the output; the token is cut off.
@@ -38,6 +42,11 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = -1
     min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    min_new_tokens: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
     sampling_seed: int | None = None
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
@@ -52,6 +61,13 @@ class SamplingParams:
     def is_greedy(self) -> bool:
         """Whether the most likely token is taken at every step."""
         return self.temperature == 0.0 or self.top_k == 1
+
+    @property
+    def edits_logits(self) -> bool:
+        """Whether a penalty, a bias or a minimum length is set."""
+        neutral = (0.0, 0.0, 1.0, 0, ())
+        given = (self.frequency_penalty, self.presence_penalty, self.repetition_penalty, self.min_new_tokens)
+        return (*given, self.logit_bias) != neutral
 
     @property
     def grammar_kind(self) -> GrammarKind | None:
@@ -178,12 +194,31 @@ def _schema(path: str, value: Any) -> str:
     raise reject(path, value, "a JSON Schema as an object or as JSON text")
 
 
+def _logit_bias(path: str, value: Any) -> tuple[tuple[int, float], ...]:
+    allowed = "an object of token ids (as strings) and numbers from -100 to 100"
+    if not isinstance(value, dict):
+        raise reject(path, value, allowed)
+    entries = []
+    for key, bias in value.items():
+        is_id = isinstance(key, str) and key.isdecimal() and len(key) < 10
+        is_number = isinstance(bias, int | float) and not isinstance(bias, bool)
+        if not is_id or not is_number or not -100 <= bias <= 100:
+            raise reject(f"{path}[{key!r}]", bias, allowed)
+        entries.append((int(key), float(bias)))
+    return tuple(entries)
+
+
 _CHECKS: dict[str, Check] = {
     "max_new_tokens": _integer(0, 2**31 - 1),
     "temperature": _number("a number from 0 to 100", lambda x: 0.0 <= x <= 100.0),
     "top_p": _number("a number above 0, at most 1", lambda x: 0.0 < x <= 1.0),
     "top_k": _integer(1, 2**31 - 1, also=-1),
     "min_p": _number("a number from 0 to 1", lambda x: 0.0 <= x <= 1.0),
+    "frequency_penalty": _number("a number from -2 to 2", lambda x: -2.0 <= x <= 2.0),
+    "presence_penalty": _number("a number from -2 to 2", lambda x: -2.0 <= x <= 2.0),
+    "repetition_penalty": _number("a number above 0, at most 10", lambda x: 0.0 < x <= 10.0),
+    "min_new_tokens": _integer(0, 2**31 - 1),
+    "logit_bias": _logit_bias,
     "sampling_seed": _integer(0, MAX_SEED),
     "stop": _stops,
     "stop_token_ids": _token_ids,

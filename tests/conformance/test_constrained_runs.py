@@ -38,7 +38,10 @@ OWN_REGEXES = {
 OWN_SCHEMAS: dict[str, Any] = {
     "person": {
         "type": "object",
-        "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer", "minimum": 0, "maximum": 130}},
+        "properties": {
+            "name": {"type": "string", "maxLength": 20},
+            "age": {"type": "integer", "minimum": 0, "maximum": 130},
+        },
         "required": ["name", "age"],
         "additionalProperties": False,
     },
@@ -54,7 +57,13 @@ OWN_SCHEMAS: dict[str, Any] = {
         "additionalProperties": False,
         "$defs": {"place": {"type": "string", "minLength": 2, "maxLength": 15}},
     },
-    "either": {"anyOf": [{"type": "integer", "multipleOf": 5, "minimum": -50, "maximum": 50}, {"const": "none"}, {"type": "null"}]},
+    "either": {
+        "anyOf": [
+            {"type": "integer", "multipleOf": 5, "minimum": -50, "maximum": 50},
+            {"const": "none"},
+            {"type": "null"},
+        ]
+    },
     "ratio": {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
     "flags": {
         "type": "object",
@@ -64,15 +73,38 @@ OWN_SCHEMAS: dict[str, Any] = {
     },
 }
 # Anchor cases whose every object says that it is closed, drawn so that each keyword comes up in several of them.
-SHARED_SCHEMAS = """
-Github_easy---o81575 Snowplow---sp_84_Normalized Github_medium---o46250 Github_trivial---o26952 Github_medium---o82298
-Snowplow---sp_241_Normalized Github_medium---o6247 Github_easy---o9806 Github_easy---o6379 Github_medium---o65706
-JsonSchemaStore---factorial-drupal-breakpoints-css-0.2.0 Snowplow---sp_212_Normalized Github_easy---o90404
-Github_medium---o78400 Github_easy---o19359 Github_trivial---o6376 Github_trivial---o26950 Snowplow---sp_44_Normalized
-Github_easy---o28268 Github_medium---o63937 Github_medium---o8482 Github_medium---o90285 Github_easy---o5474
-Github_medium---o27827 Snowplow---sp_211_Normalized Github_trivial---o70294 Github_medium---o90384
-BFCL_parallel_multiple_26 Github_medium---o6378 Github_medium---o37096
-""".split()
+SHARED_SCHEMAS = [
+    "Github_easy---o81575",
+    "Snowplow---sp_84_Normalized",
+    "Github_medium---o46250",
+    "Github_trivial---o26952",
+    "Github_medium---o82298",
+    "Snowplow---sp_241_Normalized",
+    "Github_medium---o6247",
+    "Github_easy---o9806",
+    "Github_easy---o6379",
+    "Github_medium---o65706",
+    "JsonSchemaStore---factorial-drupal-breakpoints-css-0.2.0",
+    "Snowplow---sp_212_Normalized",
+    "Github_easy---o90404",
+    "Github_medium---o78400",
+    "Github_easy---o19359",
+    "Github_trivial---o6376",
+    "Github_trivial---o26950",
+    "Snowplow---sp_44_Normalized",
+    "Github_easy---o28268",
+    "Github_medium---o63937",
+    "Github_medium---o8482",
+    "Github_medium---o90285",
+    "Github_easy---o5474",
+    "Github_medium---o27827",
+    "Snowplow---sp_211_Normalized",
+    "Github_trivial---o70294",
+    "Github_medium---o90384",
+    "BFCL_parallel_multiple_26",
+    "Github_medium---o6378",
+    "Github_medium---o37096",
+]
 
 CHAT = "<|im_start|>user\n{task}<|im_end|>\n<|im_start|>assistant\n"
 
@@ -224,9 +256,15 @@ def test_five_hundred_results_match(engine: Engine, host: ModelHost) -> None:
         ({"regex": r"(a)\1"}, r"\\1|[0-9]"),
         ({"json_schema": "{"}, "JSON"),
         ({"json_schema": {"type": "strange"}}, "#"),
-        ({"json_schema": {"properties": {"a": {"items": {"type": "integer", "minimum": "x"}}}}}, "#/properties/a/items"),
+        (
+            {"json_schema": {"properties": {"a": {"items": {"type": "integer", "minimum": "x"}}}}},
+            "#/properties/a/items",
+        ),
         ({"json_schema": {"properties": {"a": {"$ref": "#/$defs/none"}}}}, "#/properties/a"),
-        ({"json_schema": {"properties": {"a": {"$dynamicRef": "#x"}}}}, r"#/properties/a.*dynamicRef|dynamicRef.*#/properties/a"),
+        (
+            {"json_schema": {"properties": {"a": {"$dynamicRef": "#x"}}}},
+            r"#/properties/a.*dynamicRef|dynamicRef.*#/properties/a",
+        ),
         ({"json_schema": {"properties": {"a": {"type": "string", "pattern": "(a"}}}}, "#/properties/a"),
         ({"json_schema": False}, "no output|false|nothing"),
     ],

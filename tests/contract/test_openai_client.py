@@ -135,7 +135,7 @@ WRONG = [
     ("chat/completions", {"messages": [{"role": "user"}]}, "messages[0].content", "must be a string"),
     ("chat/completions", {"messages": [{"role": "robot", "content": "a"}]}, "messages", "'robot' is not known"),
     ("chat/completions", {"messages": USER, "tempurature": 1}, "tempurature", "not a known field"),
-    ("chat/completions", {"messages": USER, "n": 2}, "n", "only 1 is supported"),
+    ("chat/completions", {"messages": USER, "n": 2}, "n", "it must be 1: nothing else is supported"),
     ("chat/completions", {"messages": USER, "temperature": -1}, "temperature", "temperature is -1"),
     ("chat/completions", {"messages": USER, "seed": -1}, "seed", "seed is -1"),
     ("chat/completions", {"messages": USER, "max_tokens": "a"}, "max_tokens", "max_tokens is 'a'"),
@@ -143,7 +143,7 @@ WRONG = [
     ("chat/completions", {"messages": USER, "logprobs": True, "top_logprobs": 5}, "top_logprobs", "is 5"),
     ("chat/completions", {"messages": USER, "logprobs": 1}, "logprobs", "true or false"),
     ("chat/completions", {"messages": USER, "stream_options": {}}, "stream_options", "when stream is true"),
-    ("chat/completions", {"messages": USER, "frequency_penalty": 1.5}, "frequency_penalty", "is 1.5"),
+    ("chat/completions", {"messages": USER, "frequency_penalty": 3.5}, "frequency_penalty", "is 3.5"),
     (
         "chat/completions",
         {"messages": USER, "response_format": {"type": "json_object"}},
@@ -168,7 +168,7 @@ WRONG = [
     ("completions", {"prompt": [999]}, "prompt[0]", "prompt[0] is 999"),
     ("completions", {"prompt": "a" * 300}, "prompt", "has 301 tokens; the context holds 200"),
     ("completions", {"prompt": "a", "logprobs": 2}, "logprobs", "logprobs is 2"),
-    ("completions", {"prompt": "a", "echo": True}, "echo", "only False is supported"),
+    ("completions", {"prompt": "a", "echo": True}, "echo", "it must be False: nothing else is supported"),
     ("completions", {"prompt": "a", "regex": "("}, "regex", "unclosed group"),
     ("completions", {"prompt": ["a", "b"], "regex": "("}, "[0].regex", "unclosed group"),
 ]

@@ -94,15 +94,13 @@ async def leave_before_the_answer(client: httpx.AsyncClient, rng: random.Random)
 async def abort(client: httpx.AsyncClient, rng: random.Random) -> None:
     rid = f"abort-{rng.random()}"
     payload = {"text": "Count to a thousand: 1, 2,", "rid": rid, "sampling_params": {"ignore_eos": True}}
-    reply = None
-    asked = False
+    replies: list[dict[str, Any]] = []
     async for reply in events(client, payload):
-        if not asked:
-            asked = True
+        if not replies:
             answer = await client.post("/abort_request", json={"rid": rid})
             assert answer.json() == {"aborted": [rid]}
-    assert reply is not None
-    assert reply["meta_info"]["finish_reason"]["type"] == "abort"
+        replies.append(reply)
+    assert replies[-1]["meta_info"]["finish_reason"]["type"] == "abort"
 
 
 async def stop_across_tokens(client: httpx.AsyncClient, rng: random.Random) -> None:

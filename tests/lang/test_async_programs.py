@@ -1,7 +1,6 @@
-"""Async programs: the same semantics without threads; what nobody waits for is aborted (C10, C13, C14 of table C)."""
+"""Async programs: the same semantics without threads (C10; row 13 of table C)."""
 
 import asyncio
-import gc
 import re
 import threading
 
@@ -195,120 +194,6 @@ def test_a_blocking_read_on_the_event_loop_is_an_error_and_no_deadlock():
         wrong_again.run()
 
 
-class Watched:
-    """A scripted backend whose generations wait, with events for when one began and when one was aborted."""
-
-    def __init__(self):
-        self.gate, self.begun, self.aborted = Gate(), threading.Event(), threading.Event()
-        self.script = sgl.ScriptedBackend("never", before=self.before).model
-
-    def before(self, call):
-        self.begun.set()
-        return self.gate
-
-    async def call(self, path, payload):
-        reply = await self.script.call(path, payload)
-        if path == "/abort_request":
-            self.aborted.set()
-        return reply
-
-    def stream(self, path, payload):
-        return self.script.stream(path, payload)
-
-
-@sgl.function
-async def waiting(s):
-    s += "p" + sgl.gen("x")
-    await s["x"]
-
-
-@sgl.function
-def plain_waiting(s):
-    s += "p" + sgl.gen("x")
-
-
-@pytest.mark.parametrize("program", [waiting, plain_waiting.bind()])
-def test_cancelling_the_task_aborts_on_the_server(program):
-    watched = Watched()
-
-    async def main():
-        async def read():
-            state = await program.arun(backend=watched)
-            await state["x"]
-
-        task = asyncio.ensure_future(read())
-        assert await asyncio.to_thread(watched.begun.wait, 5.0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        del task
-        gc.collect()
-        assert await asyncio.to_thread(watched.aborted.wait, 5.0)
-
-    asyncio.run(main())
-
-
-def test_giving_up_one_read_leaves_the_program_alone():
-    watched = Watched()
-
-    async def main():
-        state = await plain_waiting.arun(backend=watched)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(state["x"], 0.01)
-        watched.gate.open()
-        assert await state["x"] == "never"
-
-    asyncio.run(main())
-    assert not watched.aborted.is_set()
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_state_that_nobody_holds_is_aborted(stream):
-    watched = Watched()
-    state = plain_waiting.run(stream=stream, backend=watched)
-    assert watched.begun.wait(5.0)
-    del state
-    gc.collect()
-    assert watched.aborted.wait(5.0)
-
-
-def test_a_branch_keeps_the_state_that_it_begins_from():
-    watched = Watched()
-
-    @sgl.function
-    def branching(s):
-        s += "p" + sgl.gen("x")
-        branch = s.fork(1)[0]
-        branch += "!"
-        return branch
-
-    branch = branching.run(backend=watched).ret_value
-    gc.collect()
-    watched.gate.open()
-    assert branch.text() == "pnever!"
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_closing_an_iterator_aborts_on_the_server(is_async):
-    watched = Watched()
-    state = plain_waiting.run(stream=True, backend=watched)
-
-    async def read():
-        async for piece in state.text_async_iter():
-            return piece
-        return None
-
-    if is_async:
-        assert asyncio.run(read()) == "p"
-    else:
-        pieces = state.text_iter()
-        assert next(pieces) == "p"
-        pieces.close()
-    assert watched.aborted.wait(5.0) or not watched.begun.is_set()
-    with pytest.raises(sgl.ProgramError, match="a reader closed its iterator before the end"):
-        state["x"]
-
-
 def test_a_body_may_leave_its_own_iterator():
     @sgl.function
     def reading(s):
@@ -393,8 +278,12 @@ def test_an_error_of_an_async_body_is_the_same_everywhere():
     asyncio.run(main())
 
 
-def test_the_facts_of_an_engine_are_asked_for_once():
-    watched = Watched()
+def test_inline_execution_is_for_plain_programs():
+    with pytest.raises(sgl.ArgumentError, match="use_thread=False is for plain programs; 'dialogue' is async"):
+        dialogue.run("Ann", use_thread=False, backend=sgl.ScriptedBackend())
+
+
+def test_the_facts_of_an_engine_are_asked_for_once(watched):
     watched.gate.open()
     asked = []
     call = watched.call

@@ -1,5 +1,6 @@
 """run_batch: order, failures, bounds (C11)."""
 
+import re
 import threading
 
 import pytest
@@ -127,3 +128,30 @@ def test_items_that_do_not_fit_are_rejected_before_any_request():
 
 def test_an_empty_batch_is_empty():
     assert item.run_batch([], backend=sgl.ScriptedBackend()) == []
+
+
+def test_usage_counts_every_call_of_a_run():
+    @sgl.function
+    def sub(s):
+        s += sgl.gen("x", regex="ab")
+
+    @sgl.function
+    def program(s):
+        s += "prompt"
+        sub(s)
+        forks = s.fork(2)
+        forks += "q" + sgl.gen("v", regex="abc")
+        forks.join()
+        s += sgl.select("y", ["!", "?"])
+
+    state = program.run(backend=sgl.ScriptedBackend())
+    state.sync()
+    usage = state.usage()
+    assert (usage.num_calls, usage.completion_tokens) == (4, 2 + 3 + 3)
+    assert usage.prompt_tokens > usage.cached_tokens > 0
+    assert sgl.Usage(1, 200, 50, 30).summary(2.0) == "15 tok/s, 25% cached"
+
+
+def test_the_progress_bar_shows_rate_and_cache_hits(capsys):
+    item.run_batch([(n,) for n in range(3)], progress_bar=True, backend=sgl.ScriptedBackend(answer))
+    assert re.search(r"item .* 3/3 .* tok/s, *\d+% cached", capsys.readouterr().out.replace("\n", " "))

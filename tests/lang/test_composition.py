@@ -227,6 +227,8 @@ def test_a_state_whose_body_runs_cannot_be_continued_by_the_caller():
         state += "more"
     with pytest.raises(sgl.ArgumentError, match="program 'program' still runs"):
         letter(state, "a")
+    with pytest.raises(sgl.ArgumentError, match="program 'program' still runs"):
+        state.fork(2)
     gate.open()
     state.sync()
     state += "more"
@@ -279,6 +281,19 @@ def test_a_trace_ends_where_the_program_decides_by_what_is_not_known():
             s += "never"
 
     assert "decides by {s['x']}" in str(waiting.trace())
+
+    @sgl.function
+    async def copying(s):
+        async with s.copy() as copy:
+            copy += "a"
+        with s.var_scope("v"):
+            s += "b"
+        async for _ in s.text_iter():
+            s += "never"
+
+    assert str(copying.trace()).startswith(
+        "branch 0\n  text 'a'\ntext 'b'\nstopped: the program decides by {s.text_iter"
+    )
 
 
 def test_cache_puts_the_common_beginning_into_the_prefix_cache():

@@ -190,3 +190,19 @@ def test_what_cannot_be_appended_raises_where_it_is_appended():
             wrong.run(value, backend=backend)
     with pytest.raises(sgl.ArgumentError, match="inside an f-string"):
         f"{sgl.gen('x')}"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_gen_that_takes_too_long_is_aborted(stream):
+    @sgl.function
+    def slow(s):
+        s += "p" + sgl.gen("x", timeout_s=0.01)
+
+    backend = sgl.ScriptedBackend("never", before=lambda call: Gate())
+    state = slow.run(stream=stream, backend=backend)
+    with pytest.raises(sgl.ProgramError, match=r"gen 'x' at .*: no complete output within 0\.01 seconds"):
+        state["x"]
+    event_loop_thread().wait(backend.aclose())
+    assert backend.model.aborted == [backend.model.calls[0].payload["rid"]]
+    with pytest.raises(sgl.ArgumentError, match="timeout_s is 0; it must be a number of seconds above 0"):
+        sgl.gen("x", timeout_s=0)

@@ -1,11 +1,13 @@
 """Parameters: precedence, checks where an expression is built, names of program arguments (C14)."""
 
+import dataclasses
 import inspect
 
 import pytest
 
 import sgl
-from sgl.sampling import RUN_DEFAULTS
+from sgl.sampling import RUN_DEFAULTS, SAMPLING_FIELDS
+from sgl_runtime.sampling_params import SamplingParams as ServerParams
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -70,6 +72,12 @@ def sent_with(program, answer):
         ({"top_k": 0}, "top_k is 0"),
         ({"min_p": 2}, "min_p is 2"),
         ({"seed": -1}, "seed is -1"),
+        ({"min_tokens": -1}, "min_tokens is -1"),
+        ({"frequency_penalty": 3}, "frequency_penalty is 3; it must be a number from -2 to 2"),
+        ({"repetition_penalty": 0}, "repetition_penalty is 0"),
+        ({"logit_bias": [1]}, r"logit_bias is \[1\]; it must be a dict of token ids"),
+        ({"logit_bias": {5: 101}}, r"logit_bias\[5\] is 101"),
+        ({"logit_bias": {"a": 1}}, r"logit_bias\['a'\] is 1"),
         ({"stop": [""]}, "stop is "),
         ({"stop": [1]}, "stop is "),
         ({"stop_token_ids": ["a"]}, "stop_token_ids is "),
@@ -181,3 +189,27 @@ def test_every_public_name_has_a_docstring():
         if name not in ("Engine", "__version__"):
             thing = getattr(sgl, name)
             assert inspect.getdoc(thing if callable(thing) else type(thing)), name
+
+
+def test_the_language_has_the_servers_parameters_and_defaults():
+    """Row 19 of table C: what the server takes can be said in a program, by one schema."""
+    server = {field.name: field.default for field in dataclasses.fields(ServerParams)}
+    language = {"sampling_seed" if name == "seed" else name for name in SAMPLING_FIELDS} - {"return_logprob"}
+    # What is said otherwise: choices by select; what stays of stops and special tokens would break the ids that follow.
+    elsewhere = {"regex", "json_schema", "choices", "no_stop_trim", "skip_special_tokens"}
+    assert language | elsewhere == server.keys()
+    for name, value in RUN_DEFAULTS.given().items():
+        if name not in ("return_logprob", "max_new_tokens"):
+            assert server[name] == value, name
+
+
+def test_penalties_and_biases_are_sent_when_they_are_given():
+    @sgl.function
+    def program(s):
+        s += "p" + sgl.gen("a", min_tokens=2, presence_penalty=0.5, logit_bias={5: 1, "7": -100}) + sgl.gen("b")
+
+    first, second = sent(program, frequency_penalty=0.25, repetition_penalty=1.1)
+    assert {"frequency_penalty": 0.25, "repetition_penalty": 1.1}.items() <= second.items()
+    assert first == {
+        **second, "min_new_tokens": 2, "presence_penalty": 0.5, "logit_bias": {"5": 1.0, "7": -100.0},
+    }  # fmt: skip

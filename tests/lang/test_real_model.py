@@ -1,10 +1,15 @@
 """Programs on the small real model: joint scoring, sharing, the model's own chat template (C01, C04, C08, C15)."""
 
+import asyncio
+import datetime
+import enum
 import itertools
 import math
 import re
+from typing import Annotated, Literal
 
 import pytest
+from pydantic import BaseModel, Field, TypeAdapter
 
 import sgl
 from sgl_runtime.config import ModelSection
@@ -136,3 +141,73 @@ def test_text_streams_come_to_the_final_text(engine):
     assert "".join(state.text_iter()) == state.text()
     assert "".join(state.text_iter("x")) == state["x"]
     assert state["y"] == "漢字 👨‍👩‍👧"
+
+
+class Level(enum.Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+class Report(BaseModel):
+    name: Annotated[str, Field(max_length=12)]
+    level: Level
+    sizes: Annotated[list[int], Field(max_length=3)]
+
+
+def test_outputs_are_values_of_their_types(engine):
+    @sgl.function
+    def program(s, wanted):
+        s += "A report, as asked for: " + sgl.gen("x", type=wanted, max_tokens=200)
+
+    for wanted in (int, bool, Level, datetime.date, Literal["one", 2], int | None, Report, list[bool]):
+        state = program.run(wanted, seed=1, backend=engine)
+        if state.get_meta_info("x")["finish_reason"]["type"] == "length":
+            # A number may go on for as long as the model likes.
+            assert wanted in (int, int | None, Report)
+            continue
+        assert TypeAdapter(wanted).validate_python(state["x"]) == state["x"]
+        assert state.get("x", str) in state.text()
+
+
+def test_a_model_calls_a_tool_with_arguments_that_fit(engine):
+    def report(level: Level, urgent: bool = False) -> str:
+        """Files a report."""
+        return f"{level.name} {urgent}"
+
+    @sgl.function
+    def program(s):
+        s += sgl.system(sgl.describe_tools([report]))
+        s += sgl.user("File a report of high level.")
+        with s.assistant():
+            s += sgl.gen("x", tools=[report], tool_choice="required", run_tools=True, max_tokens=200)
+
+    (call,) = program.run(seed=1, backend=engine)["x"]
+    assert isinstance(call.arguments["level"], Level)
+    assert call.result in {f"{level.name} {urgent}" for level in Level for urgent in (False, True)}
+
+
+def test_async_programs_run_on_the_engine(engine):
+    @sgl.function
+    async def program(s, number):
+        s += "Numbers: " + forced("x", str(number))
+        forks = s.fork(2)
+        forks += lambda index: forced("v", f", {index}")
+        await forks.join()
+        return await s["x"]
+
+    async def main():
+        states = await asyncio.gather(*(program.arun(number, backend=engine) for number in range(8)))
+        return [(state.ret_value, await state["v"]) for state in states]
+
+    assert asyncio.run(main()) == [(str(number), [", 0", ", 1"]) for number in range(8)]
+
+
+def test_choices_have_exact_probabilities(engine):
+    @sgl.function
+    def exact(s):
+        s += PROMPT + sgl.select("x", CHOICES, choices_method=sgl.exact_sequence_probability)
+
+    choice = exact.run(backend=engine).choice("x")
+    assert choice.text == "zy dog"
+    assert sum(choice.probabilities) == pytest.approx(1.0)
+    assert choice.probability == max(choice.probabilities)

@@ -27,6 +27,7 @@ from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
 
 _MASK_CACHE_BYTES = 256 * 2**20
 _NUM_THREADS = 2
+_MAX_MESSAGE_LEN = 400
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ def compile_automaton(
     budget = Budget(max_states=config.max_grammar_states, timeout_s=config.grammar_compile_timeout, stop=stop)
     try:
         dfa = _to_dfa(spec, config, budget, fragments or FragmentCache())
+    except GrammarError as error:
+        raise GrammarError(_one_line(error.message)) from error
     except RecursionError:
         raise GrammarError(f"this {spec.kind} is nested too deep") from None
     if dfa.is_empty:
@@ -143,6 +146,13 @@ class GrammarCompiler:
             with self._lock:
                 if self._known.get(spec) is future:
                     del self._known[spec]
+
+
+def _one_line(message: str) -> str:
+    """A message with what it quotes from a request, a path or a name, made short and printable."""
+    if len(message) > _MAX_MESSAGE_LEN:
+        message = f"{message[: _MAX_MESSAGE_LEN // 2]} ... {message[-_MAX_MESSAGE_LEN // 2 :]}"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in message)
 
 
 def _found(known: "Future[CompiledGrammar]") -> "Future[CompiledGrammar]":

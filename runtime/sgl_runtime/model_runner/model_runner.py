@@ -14,7 +14,7 @@ from sgl_runtime.batch import Batch, StepOutput
 from sgl_runtime.device.base import Device
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.slot_table import SlotTable
-from sgl_runtime.model_runner.sampler import Sampler, apply_token_masks
+from sgl_runtime.model_runner.sampler import Sampler, apply_logit_edits, apply_token_masks
 from sgl_runtime.models.base import CausalModel
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,10 @@ class ModelRunner:
         logprobs = np.full(batch.size, np.nan, dtype=np.float32)
         if rows.any():
             wanted = batch.wants_logprob[rows]
-            plain = output.logits.clone() if wanted.any() and masks is not None else output.logits
+            is_edited = masks is not None or batch.logit_edits is not None
+            plain = output.logits.clone() if wanted.any() and is_edited else output.logits
+            if batch.logit_edits is not None:
+                apply_logit_edits(output.logits, batch.logit_edits, np.cumsum(rows) - 1)
             if masks is not None:
                 apply_token_masks(output.logits, masks[rows])
             drawn = self._sampler.sample(output.logits, batch.sampling.select(rows))

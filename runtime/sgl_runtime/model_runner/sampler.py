@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sgl_runtime.batch import SamplingBatch
+from sgl_runtime.batch import LogitEdits, SamplingBatch
 from sgl_runtime.device.base import Device
 
 FIRST_CANDIDATES = 1024
@@ -21,6 +21,21 @@ def apply_token_masks(logits: Tensor, masks: NDArray[np.int32]) -> None:
     """
     bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little", count=logits.shape[1])
     logits.masked_fill_(torch.from_numpy(bits == 0).to(logits.device), float("-inf"))
+
+
+def apply_logit_edits(logits: Tensor, edits: LogitEdits, rows: NDArray[np.int64]) -> None:
+    """Apply penalties and biases.
+
+    Args:
+        logits: (R, V) float32, changed in place.
+        edits: By row of the batch.
+        rows: (B,) row of `logits` for each row of the batch.
+    """
+    index = torch.from_numpy(rows[edits.rows]).to(logits.device)
+    token_ids = torch.from_numpy(edits.token_ids).to(logits.device)
+    repetition, added = (torch.from_numpy(x).to(logits.device) for x in (edits.repetition, edits.added))
+    chosen = logits[index, token_ids]
+    logits[index, token_ids] = torch.where(chosen > 0, chosen / repetition, chosen * repetition) + added
 
 
 class Sampler:

@@ -86,7 +86,6 @@ class ModelConfig:
             data: The parsed config.json.
             source: Where it came from, for messages.
         """
-
         if data.get("hidden_act", "silu") != "silu":
             raise ModelLoadError(f"{source}: hidden_act is {data['hidden_act']!r}; only 'silu' is supported")
         sizes = _Sizes(data, source)

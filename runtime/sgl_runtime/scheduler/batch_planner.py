@@ -10,6 +10,7 @@ import numpy as np
 from sgl_runtime.batch import Batch, IntArray, SamplingBatch
 from sgl_runtime.cache.prefix_cache import TokenArray
 from sgl_runtime.config import SchedulerConfig
+from sgl_runtime.scheduler.logit_edits import collect_edits
 from sgl_runtime.scheduler.req import Req
 from sgl_runtime.scheduler.slot_ledger import SlotLedger
 from sgl_runtime.scheduler.uniforms import uniforms
@@ -135,6 +136,7 @@ class BatchPlanner:
             sampling=_sampling(reqs),
             wants_logprob=np.array([req.message.return_logprob for req in reqs], dtype=np.bool_),
             logprob_starts=logprob_starts,
+            logit_edits=collect_edits(reqs),
         )
 
     def _changed_slots(self, req: Req) -> IntArray:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sgl_runtime.grammar.base import GrammarState
 from sgl_runtime.ipc.messages import FinishReason, TokenizedRequest
+from sgl_runtime.scheduler.logit_rules import LogitRules
 from sgl_runtime.scheduler.token_sequence import TokenSequence
 
 
@@ -23,6 +24,7 @@ class Req:
     Args:
         message: What the tokenizer manager sent.
         seed: Seed of its draws.
+        logit_rules: What its penalties and biases do to logits; None without any.
 
     Attributes:
         tokens: Prompt and output ids.
@@ -38,12 +40,13 @@ class Req:
         failure: Set when the request cannot go on; it ends with this reason after the step.
     """
 
-    def __init__(self, message: TokenizedRequest, *, seed: int) -> None:
+    def __init__(self, message: TokenizedRequest, *, seed: int, logit_rules: LogitRules | None = None) -> None:
         assert message.sampling.max_new_tokens is not None, "max_new_tokens is resolved before a request is sent"
         self.message = message
         self.rid = message.rid
         self.sampling = message.sampling
         self.seed = seed
+        self.logit_rules = logit_rules
         self.max_new_tokens = message.sampling.max_new_tokens
         self.prompt_len = len(message.input_ids)
         self.tokens = TokenSequence(message.input_ids, max_new=self.max_new_tokens)
@@ -92,6 +95,12 @@ class Req:
         if self.wants_input_logprobs:
             limit = min(limit, max(self.message.logprob_start_len - 1, 0))
         return limit
+
+    def append(self, token_id: int) -> None:
+        """Add a generated token."""
+        self.tokens.append(token_id)
+        if self.logit_rules is not None:
+            self.logit_rules.count(token_id)
 
     @property
     def wants_input_logprobs(self) -> bool:

@@ -58,7 +58,7 @@ class ResultApplier:
         elif token_id < 0:
             verdict = StopVerdict(FinishReason(type="length"), 0)
         else:
-            req.tokens.append(token_id)
+            req.append(token_id)
             new_ids = [token_id]
             self._grammars.advance(req)
             verdict = self._stop_checker.check(req)

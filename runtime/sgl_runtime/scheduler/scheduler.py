@@ -24,6 +24,7 @@ from sgl_runtime.ipc.messages import (
 from sgl_runtime.sampling_params import MAX_SEED
 from sgl_runtime.scheduler.batch_planner import BatchPlanner
 from sgl_runtime.scheduler.grammar_queue import GrammarQueue, grammar_spec
+from sgl_runtime.scheduler.logit_rules import logit_rules
 from sgl_runtime.scheduler.req import Req
 from sgl_runtime.scheduler.result_applier import ResultApplier
 from sgl_runtime.scheduler.stats import SchedulerStats
@@ -42,6 +43,7 @@ class Scheduler:
         applier: Applies results.
         grammars: Compiles and masks.
         num_mask_words: Words of a token mask row.
+        eos_ids: Ids that end an output.
         random_seed: Seeds the requests that bring no seed; None for fresh ones.
     """
 
@@ -54,6 +56,7 @@ class Scheduler:
         applier: ResultApplier,
         grammars: GrammarQueue,
         num_mask_words: int,
+        eos_ids: frozenset[int],
         random_seed: int | None,
     ) -> None:
         self._executor = executor
@@ -62,6 +65,7 @@ class Scheduler:
         self._applier = applier
         self._grammars = grammars
         self._num_mask_words = num_mask_words
+        self._eos_ids = eos_ids
         self._seeds = np.random.default_rng(random_seed)
         self._waiting: deque[Req] = deque()
         self._running: list[Req] = []
@@ -137,7 +141,11 @@ class Scheduler:
     def _accept_request(self, message: TokenizedRequest) -> list[SchedulerOutput]:
         sampling = message.sampling
         seed = sampling.sampling_seed
-        req = Req(message, seed=int(self._seeds.integers(MAX_SEED)) if seed is None else seed)
+        req = Req(
+            message,
+            seed=int(self._seeds.integers(MAX_SEED)) if seed is None else seed,
+            logit_rules=logit_rules(sampling, message.input_ids, end_ids=self._eos_ids),
+        )
         spec = grammar_spec(sampling)
         if spec is None:
             self._waiting.append(req)

@@ -19,6 +19,11 @@ _SAMPLING = {
     "top_k": "top_k",
     "min_p": "min_p",
     "seed": "sampling_seed",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "min_tokens": "min_new_tokens",
+    "logit_bias": "logit_bias",
     "stop": "stop",
     "stop_token_ids": "stop_token_ids",
     "ignore_eos": "ignore_eos",
@@ -28,7 +33,7 @@ _SAMPLING = {
     "choices": "choices",
 }
 # Fields whose one accepted value changes nothing.
-_NEUTRAL: dict[str, Any] = {"n": 1, "frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}}
+_NEUTRAL: dict[str, Any] = {"n": 1}
 _COMPLETION_NEUTRAL: dict[str, Any] = {"best_of": 1, "echo": False, "suffix": ""}
 _COMMON = ("model", "user", "rid", "stream", "stream_options", "max_tokens", "logprobs", "response_format")
 _COMPLETION_FIELDS = (*_COMMON, "prompt", *_SAMPLING, *_NEUTRAL, *_COMPLETION_NEUTRAL)
@@ -37,6 +42,7 @@ _CHAT_FIELDS = (*_COMMON, "messages", "max_completion_tokens", "top_logprobs", *
 _NATIVE_NAMES = (
     ("sampling_params.max_new_tokens", "max_tokens"),
     ("sampling_params.sampling_seed", "seed"),
+    ("sampling_params.min_new_tokens", "min_tokens"),
     ("sampling_params.json_schema", "response_format.json_schema.schema"),
     ("sampling_params.", ""),
 )
@@ -174,7 +180,7 @@ def _check_neutral(fields: dict[str, Any], neutral: dict[str, Any]) -> None:
     for name, only in neutral.items():
         value = fields.get(name, only)
         if value != only or isinstance(value, bool) != isinstance(only, bool):
-            raise InvalidRequestError(f"{name} is {value!r}; only {only!r} is supported", param=name)
+            raise reject(name, value, f"{only!r}: nothing else is supported")
 
 
 def _schema(response_format: Any) -> Any:

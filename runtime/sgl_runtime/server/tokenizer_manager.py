@@ -242,6 +242,15 @@ class TokenizerManager:
             if not 0 <= token_id < size:
                 path = f"{request.path}input_ids[{position}]"
                 raise InvalidRequestError(f"{path} is {token_id}; it must be from 0 to {size - 1}", param=path)
+        sampling = f"{request.path}sampling_params."
+        for token_id in request.sampling.stop_token_ids:
+            if token_id >= size:
+                path = f"{sampling}stop_token_ids"
+                raise InvalidRequestError(f"{path} holds {token_id}; ids go from 0 to {size - 1}", param=path)
+        for token_id, _ in request.sampling.logit_bias:
+            if token_id >= size:
+                path = f"{sampling}logit_bias"
+                raise InvalidRequestError(f"{path} holds {token_id}; ids go from 0 to {size - 1}", param=path)
 
     def _give_up(self, submission: Submission) -> None:
         for pending in submission.pendings:

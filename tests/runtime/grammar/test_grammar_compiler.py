@@ -1,3 +1,4 @@
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -83,3 +84,17 @@ def test_closing_ends_a_compilation_that_runs() -> None:
     compiler.close()
     assert "runtime ends" in str(running.exception())
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("grammar-compiler")]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "required": ["x" * 100_000], "properties": {}},
+        {"properties": {"a\nb\x00": {"type": "strange"}}},
+        {"properties": {"a" * 5000: {"type": "strange"}}},
+    ],
+)
+def test_an_error_is_one_short_line_whatever_it_quotes(compiler: GrammarCompiler, schema: dict[str, object]) -> None:
+    message = str(compiler.submit(GrammarSpec("json_schema", json.dumps(schema))).exception())
+    assert message.isprintable()
+    assert 20 < len(message) < 450

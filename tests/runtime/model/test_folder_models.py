@@ -124,7 +124,12 @@ def test_shutdown_ends_every_thread_while_requests_run_and_grammars_compile(tmp_
     stream = engine.generate("hello", {"max_new_tokens": 200, "ignore_eos": True}, stream=True)
     next(stream)
     slow = engine.generate("hello", {"regex": "(?:.*[a-f]){9}(?:.*a.*b.{12}){6}"}, stream=True)
-    asker = threading.Thread(target=lambda: pytest.raises(SglRuntimeError, next, slow))
+
+    def ask() -> None:
+        with pytest.raises(SglRuntimeError):
+            next(slow)
+
+    asker = threading.Thread(target=ask)
     asker.start()
     while not engine.get_server_info()["internal_states"][0]["num_waiting"]:
         threading.Event().wait(0.002)

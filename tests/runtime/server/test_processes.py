@@ -13,7 +13,7 @@ import psutil
 import pytest
 import requests
 
-from fakes.server_process import ServerProcess
+from fakes.server_process import ServerProcess, free_port
 
 
 @pytest.fixture
@@ -139,6 +139,21 @@ def test_port_in_use_is_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = one_sentence(ServerProcess(port=port, model_path="slow"), 1)
+    assert said == f"sgl serve: port {port} on 127.0.0.1 is in use; choose another with --port\n"
+
+
+def test_of_two_servers_started_at_once_on_a_port_one_serves_and_one_says_why_not() -> None:
+    port = free_port()
+    servers = [ServerProcess(port=port) for _ in range(2)]
+    while all(server.process.poll() is None for server in servers):
+        time.sleep(0.01)
+    loser, winner = sorted(servers, key=lambda server: server.process.poll() is None)
+    try:
+        winner.wait_for_line("serving url=")
+        assert requests.get(winner.url + "/health", timeout=20).status_code == 200
+    finally:
+        winner.close()
+    said = one_sentence(loser, 1)
     assert said == f"sgl serve: port {port} on 127.0.0.1 is in use; choose another with --port\n"
 
 

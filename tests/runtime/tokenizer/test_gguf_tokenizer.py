@@ -71,7 +71,8 @@ class TestSmolLM2:
 
     def test_every_byte_has_a_token(self, tokenizer: Tokenizer) -> None:
         ordinary = {
-            raw for token_id, raw in enumerate(tokenizer.vocabulary.token_bytes)
+            raw
+            for token_id, raw in enumerate(tokenizer.vocabulary.token_bytes)
             if token_id not in tokenizer.vocabulary.special_ids
         }
         missing = [byte for byte in range(256) if bytes([byte]) not in ordinary]
@@ -158,12 +159,12 @@ def test_a_damaged_cache_entry_is_replaced(tmp_path: Path, cache: Path) -> None:
 
 def test_given_folder_and_template_are_checked(tmp_path: Path, cache: Path) -> None:
     source = source_of(save_tiny_gguf(tmp_path / "m.gguf"))
-    with pytest.raises(ModelLoadError, match="tokenizer folder '.*nowhere' does not exist"):
+    with pytest.raises(ModelLoadError, match=r"tokenizer folder '.*nowhere' does not exist"):
         load_tokenizer(source, tokenizer_path=str(tmp_path / "nowhere"))
-    with pytest.raises(ModelLoadError, match="chat template '.*none.jinja' cannot be read: No such file"):
+    with pytest.raises(ModelLoadError, match=r"chat template '.*none.jinja' cannot be read: No such file"):
         load_tokenizer(source, chat_template=str(tmp_path / "none.jinja"))
     (tmp_path / "binary.jinja").write_bytes(b"\xff\xfe")
-    with pytest.raises(ModelLoadError, match="chat template '.*binary.jinja' cannot be read"):
+    with pytest.raises(ModelLoadError, match=r"chat template '.*binary.jinja' cannot be read"):
         load_tokenizer(source, chat_template=str(tmp_path / "binary.jinja"))
     (tmp_path / "t.jinja").write_text("{% for m in messages %}[{{ m.content }}]{% endfor %}")
     loaded = load_tokenizer(source, chat_template=str(tmp_path / "t.jinja"))
