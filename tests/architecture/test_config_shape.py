@@ -27,7 +27,9 @@ def test_every_field_is_described():
         if section is RuntimeConfig:
             continue
         for field in dataclasses.fields(section):
-            assert re.search(rf"^\s+{field.name}:", section.__doc__ or "", re.MULTILINE), f"{section.__name__}.{field.name}"
+            assert re.search(rf"^\s+{field.name}:", section.__doc__ or "", re.MULTILINE), (
+                f"{section.__name__}.{field.name}"
+            )
 
 
 def test_field_names_are_unique_over_the_sections():
