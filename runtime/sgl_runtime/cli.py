@@ -10,7 +10,7 @@ from sgl_runtime.version import distribution_version
 # Name -> (import path of a function that takes the arguments and returns the exit code, one line of help).
 COMMANDS = {
     "demo": ("sgl_runtime.demo.command:main", "run three example programs on a small real model"),
-    "serve": ("sgl_runtime.launch:main", "serve a model over HTTP"),
+    "serve": ("sgl_runtime.serving.launch:main", "serve a model over HTTP"),
 }
 
 

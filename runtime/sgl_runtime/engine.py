@@ -10,18 +10,18 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from threading import Event, Thread
 from typing import Any
 
-from sgl_runtime.background_loop import BackgroundLoop
 from sgl_runtime.config_flags import build_config
 from sgl_runtime.detokenizer.detokenizer import Detokenizer
 from sgl_runtime.errors import OverloadedError, SglRuntimeError
-from sgl_runtime.factories import Factories
 from sgl_runtime.ipc.messages import DetokenizerOutput, Heartbeat, SchedulerInput, SchedulerOutput
 from sgl_runtime.ipc.thread_inbox import ThreadInbox
-from sgl_runtime.pulse import Pulse
-from sgl_runtime.scheduler_loop import SchedulerLoop
-from sgl_runtime.served_model import effective_settings, served_model_info
 from sgl_runtime.server.native_api import NativeApi
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
+from sgl_runtime.serving.background_loop import BackgroundLoop
+from sgl_runtime.serving.factories import Factories
+from sgl_runtime.serving.pulse import Pulse
+from sgl_runtime.serving.scheduler_loop import SchedulerLoop
+from sgl_runtime.serving.served_model import effective_settings, served_model_info
 
 logger = logging.getLogger(__name__)
 

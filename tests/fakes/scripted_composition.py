@@ -8,7 +8,7 @@ from fakes.byte_tokenizer import EOS_ID, VOCABULARY, ByteTokenizer
 from fakes.scripted_scheduler import ScriptedScheduler
 from sgl_runtime.config import RuntimeConfig
 from sgl_runtime.errors import ModelLoadError
-from sgl_runtime.factories import Factories
+from sgl_runtime.serving.factories import Factories
 
 CONTEXT_LENGTH = 200
 

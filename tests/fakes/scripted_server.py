@@ -11,12 +11,12 @@ from sgl_runtime.config_flags import build_config
 from sgl_runtime.detokenizer.detokenizer import Detokenizer
 from sgl_runtime.ipc.messages import SchedulerInput, SchedulerOutput
 from sgl_runtime.ipc.thread_inbox import ThreadInbox
-from sgl_runtime.scheduler_loop import SchedulerLoop
-from sgl_runtime.served_model import effective_settings, served_model_info
 from sgl_runtime.server.app import create_app
 from sgl_runtime.server.http_server import HttpServer
 from sgl_runtime.server.native_api import NativeApi
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
+from sgl_runtime.serving.scheduler_loop import SchedulerLoop
+from sgl_runtime.serving.served_model import effective_settings, served_model_info
 
 
 class ScriptedServer:

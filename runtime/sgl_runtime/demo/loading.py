@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sgl_runtime.config import RuntimeConfig
-from sgl_runtime.factories import Factories, ServedHost, ServedParts
+from sgl_runtime.serving.factories import Factories, ServedHost, ServedParts
 
 if TYPE_CHECKING:
     from sgl_runtime.engine import Engine

@@ -6,9 +6,9 @@ import pytest
 from fakes.scripted_scheduler import ScriptedScheduler
 from sgl_runtime.ipc.messages import Heartbeat, SchedulerInput, StatsReply, StatsRequest, TokenDelta, TokenizedRequest
 from sgl_runtime.ipc.thread_inbox import ThreadInbox
-from sgl_runtime.pulse import Pulse
 from sgl_runtime.sampling_params import SamplingParams
-from sgl_runtime.scheduler_loop import SchedulerLoop
+from sgl_runtime.serving.pulse import Pulse
+from sgl_runtime.serving.scheduler_loop import SchedulerLoop
 
 
 def request(rid: str) -> TokenizedRequest:

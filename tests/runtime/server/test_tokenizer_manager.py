@@ -17,9 +17,9 @@ from sgl_runtime.ipc.messages import (
     TextDelta,
     TokenizedRequest,
 )
-from sgl_runtime.served_model import served_model_info
 from sgl_runtime.server.generate_request import parse_generate
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
+from sgl_runtime.serving.served_model import served_model_info
 
 LONG = "a" * 20_000
 

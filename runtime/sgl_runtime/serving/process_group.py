@@ -10,8 +10,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from sgl_runtime.child_process import ChildFailed, ChildReady
 from sgl_runtime.errors import ModelLoadError
+from sgl_runtime.serving.child_process import ChildFailed, ChildReady
 
 logger = logging.getLogger(__name__)
 

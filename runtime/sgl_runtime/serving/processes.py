@@ -14,22 +14,22 @@ import uvloop
 import zmq
 import zmq.asyncio
 
-from sgl_runtime.child_process import ChildReady, run_child
 from sgl_runtime.config import RuntimeConfig
 from sgl_runtime.detokenizer.detokenizer import Detokenizer
 from sgl_runtime.errors import SglRuntimeError
-from sgl_runtime.factories import Factories, ServedHost
 from sgl_runtime.ipc.channels import Addresses, AsyncPullChannel, PullChannel, PushChannel
 from sgl_runtime.ipc.codec import detokenizer_output_codec, scheduler_input_codec, scheduler_output_codec
 from sgl_runtime.ipc.messages import DetokenizerOutput
-from sgl_runtime.process_group import ProcessGroup
-from sgl_runtime.pulse import Pulse
-from sgl_runtime.scheduler_loop import SchedulerLoop
-from sgl_runtime.served_model import effective_settings, served_model_info
 from sgl_runtime.server.app import create_app
 from sgl_runtime.server.http_server import HttpServer
 from sgl_runtime.server.native_api import NativeApi
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
+from sgl_runtime.serving.child_process import ChildReady, run_child
+from sgl_runtime.serving.factories import Factories, ServedHost
+from sgl_runtime.serving.process_group import ProcessGroup
+from sgl_runtime.serving.pulse import Pulse
+from sgl_runtime.serving.scheduler_loop import SchedulerLoop
+from sgl_runtime.serving.served_model import effective_settings, served_model_info
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from sgl_runtime.factories import ServedScheduler
 from sgl_runtime.ipc.messages import SchedulerInput, SchedulerOutput
+from sgl_runtime.serving.factories import ServedScheduler
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from setproctitle import setproctitle
 from sgl_runtime.config import RuntimeConfig, ServerConfig
 from sgl_runtime.config_flags import parse_flags
 from sgl_runtime.errors import ConfigError, SglRuntimeError
-from sgl_runtime.factories import Factories
 from sgl_runtime.ipc.channels import Addresses
 from sgl_runtime.logs import configure_logging
-from sgl_runtime.process_group import ProcessGroup
-from sgl_runtime.processes import API_TITLE, ApiProcess, ProcessPlan, detokenizer_main, scheduler_main
+from sgl_runtime.serving.factories import Factories
+from sgl_runtime.serving.process_group import ProcessGroup
+from sgl_runtime.serving.processes import API_TITLE, ApiProcess, ProcessPlan, detokenizer_main, scheduler_main
 
 logger = logging.getLogger(__name__)
 

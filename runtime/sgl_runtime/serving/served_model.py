@@ -4,8 +4,8 @@ from dataclasses import asdict
 from typing import Any
 
 from sgl_runtime.config import RuntimeConfig
-from sgl_runtime.factories import ServedHost
 from sgl_runtime.model_info import ModelInfo
+from sgl_runtime.serving.factories import ServedHost
 
 
 def served_model_info(config: RuntimeConfig, host: ServedHost, facts: dict[str, Any]) -> ModelInfo:
