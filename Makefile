@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
-SOURCES := lang runtime tests examples benchmarks
+SOURCES := lang runtime tests examples benchmarks docs/build_reference.py
 
 .PHONY: demo test check format test-all test-gpu clean
 

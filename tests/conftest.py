@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from sgl_runtime.config import bound_thread_spinning
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+# Before any test loads torch: tests run beside the processes that they start.
+bound_thread_spinning()
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -36,7 +41,7 @@ class _FailedIdleChecks(logging.Handler):
 @pytest.fixture(scope="session")
 def _idle_check_handler() -> Iterator[_FailedIdleChecks]:
     handler = _FailedIdleChecks()
-    logger = logging.getLogger("sgl_runtime.scheduler_loop")
+    logger = logging.getLogger("sgl_runtime.serving.scheduler_loop")
     logger.addHandler(handler)
     yield handler
     logger.removeHandler(handler)

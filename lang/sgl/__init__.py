@@ -39,9 +39,11 @@ from sgl.api import (
     user_end,
 )
 from sgl.async_state import AsyncProgramState
-from sgl.backends.base import Backend
+from sgl.backends.base import Backend, Capabilities
 from sgl.backends.engine import load_engine_class
 from sgl.backends.launch import Runtime
+from sgl.backends.litellm import LiteLLM
+from sgl.backends.openai import OpenAI
 from sgl.backends.runtime import RuntimeEndpoint
 from sgl.backends.scripted import ScriptedBackend
 from sgl.batch import BatchFailure
@@ -65,6 +67,7 @@ from sgl.errors import (
     TraceError,
     TruncatedError,
     UnknownVariableError,
+    UnsupportedError,
 )
 from sgl.fork import AsyncProgramStateGroup, ProgramStateGroup
 from sgl.function import Function, function
@@ -83,11 +86,14 @@ __all__ = [
     "Backend",
     "BackendError",
     "BatchFailure",
+    "Capabilities",
     "Choice",
     "ChoiceDecision",
     "ChoicesMethod",
     "Engine",
     "Function",
+    "LiteLLM",
+    "OpenAI",
     "Partial",
     "ProgramError",
     "ProgramState",
@@ -104,6 +110,7 @@ __all__ = [
     "TraceError",
     "TruncatedError",
     "UnknownVariableError",
+    "UnsupportedError",
     "Usage",
     "__version__",
     "assistant",

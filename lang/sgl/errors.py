@@ -1,9 +1,9 @@
 """The errors of the language, all under `SglError`.
 
-`ArgumentError` (also a ValueError): a value given to the language is wrong.  `UnknownVariableError` (also a KeyError):
-a state has no such variable.  `ProgramError`: a program failed; it names program, variable and source line.
-`ResultError`: a variable's text is no value of its type; `TruncatedError`: because it was cut.  `BackendError`: the
-backend refused or broke; it carries the protocol's status, code and param.
+`ArgumentError` (also a ValueError): a value given to the language is wrong; `UnsupportedError`: the backend cannot do
+it.  `UnknownVariableError` (also a KeyError): a state has no such variable.  `ProgramError`: a program failed; it names
+program, variable and source line.  `ResultError`: a variable's text is no value of its type; `TruncatedError`: because
+it was cut.  `BackendError`: the backend refused or broke; it carries the protocol's status, code and param.
 """
 
 
@@ -13,6 +13,10 @@ class SglError(Exception):
 
 class ArgumentError(SglError, ValueError):
     """A value is wrong; the message names it, shows it and says what is allowed."""
+
+
+class UnsupportedError(ArgumentError):
+    """The backend cannot do what a program asks for; the message names backend and feature."""
 
 
 class UnknownVariableError(SglError, KeyError):

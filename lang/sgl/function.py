@@ -239,11 +239,16 @@ class Function:
             raise TypeError("run_batch has no option 'stream'; run one program with run(..., stream=True)")
         base = self._options.updated(self._signature.known_options(options, "run_batch"))
         base = replace(base, backend=resolve_backend(base.backend), stream=False)
-        calls: list[BoundCall] = [
-            self._signature.bind_item(index, item, self._bound) for index, item in enumerate(batch_arguments)
-        ]
-        warmup = PrefixWarmup() if len(calls) > 1 else None
-        return (lambda index: ProgramRun(self._body, calls[index], base, self._notice, warmup)), len(calls)
+        items = list(batch_arguments)
+
+        def call_of(index: int) -> BoundCall:
+            return self._signature.bind_item(index, items[index], self._bound)
+
+        for index in range(len(items)):
+            # Checked now, and bound again when it runs: a long batch keeps nothing for each item that waits.
+            call_of(index)
+        warmup = PrefixWarmup() if len(items) > 1 else None
+        return (lambda index: ProgramRun(self._body, call_of(index), base, self._notice, warmup)), len(items)
 
 
 @overload

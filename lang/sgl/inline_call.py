@@ -3,6 +3,7 @@
 from typing import Any
 
 from sgl.async_state import AsyncProgramState
+from sgl.capability_check import check_sampling_supported
 from sgl.errors import ArgumentError
 from sgl.program_run import Body, is_async
 from sgl.program_signature import BoundCall
@@ -24,6 +25,7 @@ def call_inline(body: Body, state: BaseState | TracerState, call: BoundCall, opt
     if isinstance(state, TracerState):
         return body(state, *call.args, **call.kwargs)
     scope = scope_of(state).inline(options.sampling)
+    check_sampling_supported(options.sampling, scope.context.backend.capabilities, f"program {body.__name__!r}")
     given = [
         name
         for name, is_given in (

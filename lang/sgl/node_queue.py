@@ -86,7 +86,7 @@ class NodeQueue:
         self._num_inherited = (0, 0)
         self._waiting: deque[Operation] = deque()
         self._current: Operation | None = None
-        self._is_busy = False
+        # What runs the operations; None while there are none to run.
         self._task: concurrent.futures.Future[None] | None = None
         self._error: SglError | None = None
         # Weak: a branch that nobody holds any more needs no end.
@@ -97,7 +97,7 @@ class NodeQueue:
     @property
     def is_idle(self) -> bool:
         """Whether every node has run."""
-        return self._runner is not None and not self._is_busy and not self._waiting
+        return self._runner is not None and self._task is None and not self._waiting
 
     @property
     def error(self) -> SglError | None:
@@ -142,11 +142,10 @@ class NodeQueue:
                 self._discard(operations)
                 return
             self._waiting.extend(operations)
-            if self._runner is None or self._is_busy:
+            if self._runner is None or self._task is not None:
                 return
             self._run_leading_text(self._runner)
             if self._waiting:
-                self._is_busy = True
                 self._task = self._context.loop.start(self._drain(self._runner))
 
     def fail(self, error: SglError, *, with_branches: bool) -> None:
@@ -163,7 +162,7 @@ class NodeQueue:
                 self._waiting.clear()
                 self._discard(left)
             branches = list(self._branches) if with_branches else []
-            task = self._task if self._is_busy else None
+            task = self._task
         for branch in branches:
             branch.fail(error, with_branches=True)
         if task is not None:
@@ -193,10 +192,11 @@ class NodeQueue:
 
     async def _drain(self, runner: NodeRunner) -> None:
         while True:
-            with self._context.progress.change():
+            with self._context.progress.look():
                 self._current = None
                 if not self._waiting or self._error is not None:
-                    self._is_busy = False
+                    with self._context.progress.change():
+                        self._task = None
                     return
                 operation = self._current = self._waiting.popleft()
             try:
@@ -207,7 +207,7 @@ class NodeQueue:
             except Exception as error:
                 # The task must not cancel itself: it ends in the next turn.
                 with self._context.progress.change():
-                    self._is_busy = False
+                    self._task = None
                     self.fail(explain(operation, error, self._context.program), with_branches=False)
 
     async def _run(self, runner: NodeRunner, operation: Operation) -> None:

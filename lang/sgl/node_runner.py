@@ -98,8 +98,7 @@ class NodeRunner:
     def append_joined(self, text: str, messages: list[Message]) -> None:
         """Put the text of a joined branch behind, and the messages that are in it."""
         with self._context.progress.change():
-            self.transcript.append(text)
-            self.transcript.messages.extend(messages)
+            self.transcript.append_joined(text, messages)
             if self.recorder is not None:
                 self.recorder.text(text, kind="joined")
 
@@ -181,7 +180,12 @@ class NodeRunner:
             variable: Shows the output as it grows.
             start: Where the variable's text begins; here if None.
         """
-        request = GenRequest(prompt=self.transcript.prompt, sampling=sampling, constraint=constraint)
+        request = GenRequest(
+            prompt=self.transcript.prompt,
+            sampling=sampling,
+            constraint=constraint,
+            dialogue=self.transcript.dialogue() if self._context.backend.capabilities.takes_messages else None,
+        )
         here = len(self.transcript.text)
         begin = here if start is None else start
         generation: Generation | None = None
@@ -199,7 +203,7 @@ class NodeRunner:
         assert generation is not None, "a backend's stream ends with a complete output"
         assert generation.prompt is not None, "a backend's stream ends with a complete output"
         self._last_output_ids = generation.output_ids
-        with self._context.progress.change():
+        with self._context.progress.look():
             self.transcript.prompt = generation.prompt
             self._context.usage.add_call(generation.meta)
         return generation
@@ -216,7 +220,9 @@ class NodeRunner:
             variable.finish(read, meta, text=variable.text)
 
     def _show(self, generation: Generation, here: int, begin: int, variable: Variable) -> None:
-        with self._context.progress.change():
+        progress = self._context.progress
+        # A whole output wakes its readers when it has become the variable's value, right after this.
+        with progress.change() if self._context.stream else progress.look():
             text = self.transcript.text
             if not generation.text.startswith(text[here:]):
                 raise SglError(f"the backend took back streamed text: {text[here:]!r} became {generation.text!r}")
@@ -235,7 +241,7 @@ class NodeRunner:
     def _effective_sampling(self, node: Gen, base: SamplingParams) -> SamplingParams:
         sampling = node.sampling.over(base).over(RUN_DEFAULTS)
         seed = self._seeds.next_gen()
-        if node.sampling.seed is None:
+        if node.sampling.seed is None and sampling.seed != seed:
             sampling = replace(sampling, seed=seed)
         if node.constraint is not None and node.constraint.extra_stops:
             sampling = replace(sampling, stop=(*(sampling.stop or ()), *node.constraint.extra_stops))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sgl.async_state import AsyncProgramState
+from sgl.capability_check import check_sampling_supported
 from sgl.default_backend import resolve_backend
 from sgl.errors import ArgumentError, ProgramError, SglError
 from sgl.event_loop import event_loop_thread
@@ -51,10 +52,12 @@ class ProgramRun:
             raise ArgumentError(
                 f"use_thread=False is for plain programs; {body.__name__!r} is async and awaits its reads"
             )
+        backend = resolve_backend(options.backend)
+        check_sampling_supported(options.sampling, backend.capabilities, "run")
         recording = current_recording() or (Recording() if options.record else None)
         self._context = RunContext(
             program=body.__name__,
-            backend=resolve_backend(options.backend),
+            backend=backend,
             loop=event_loop_thread(),
             stream=options.stream,
             notice=notice,

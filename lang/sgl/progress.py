@@ -24,7 +24,7 @@ class Progress:
         return self._changing
 
     def look(self) -> "AbstractContextManager[object]":
-        """Hold the lock and change nothing."""
+        """Hold the lock and wake nobody: to read, or to change what nobody waits for."""
         return self._condition
 
     def wait_for(self, predicate: Callable[[], bool]) -> None:
@@ -64,6 +64,9 @@ class _Change(AbstractContextManager[None]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._condition.notify_all()
+        if not self._wakers:
+            self._condition.release()
+            return
         wakers = self._wakers.copy()
         self._wakers.clear()
         self._condition.release()

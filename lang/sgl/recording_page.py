@@ -6,8 +6,11 @@ The page is static: no script, nothing loaded, all text escaped.
 import json
 import math
 from collections.abc import Iterator
+from datetime import datetime
 from html import escape
-from typing import Any
+from typing import Any, get_args
+
+from sgl.constraints import ConstraintKind
 
 STYLE = """
 :root { color-scheme: light dark; --back: #fff; --fore: #1b1f24; --soft: #6b7280; --line: #d9dde3; --bar: #eef0f3;
@@ -22,21 +25,32 @@ h1 { font-size: 1.3rem; margin: 0 0 .25rem; } h2 { font-size: 1.1rem; margin: 2r
 h3 { font-size: .95rem; margin: 1rem 0 .25rem; } .soft { color: var(--soft); } .error { color: var(--error); }
 .legend span { padding: .1rem .5rem; border-radius: .25rem; margin-right: .4rem; }
 .lane { display: flex; align-items: center; gap: .5rem; margin: .2rem 0; }
-.lane > a { width: 8rem; flex: none; color: inherit; font-size: .85rem; overflow: hidden; text-overflow: ellipsis; }
+.lane > a, .lane > span { width: 9rem; flex: none; color: inherit; font-size: .85rem; white-space: nowrap;
+  overflow: hidden; text-overflow: ellipsis; text-decoration: none; }
+.lane > a:hover { text-decoration: underline; } .axis { font-size: .75rem; }
+.axis > div { flex: 1; display: flex; justify-content: space-between; }
 .track { position: relative; flex: 1; height: 1.4rem; background: var(--bar); border-radius: .25rem; }
 .track i { position: absolute; top: .1rem; bottom: .1rem; min-width: 3px; border-radius: .2rem;
   border: 1px solid var(--line); overflow: hidden; white-space: nowrap; font: .75rem/1.1rem system-ui;
   padding: 0 .2rem; }
+.track i:hover { z-index: 1; outline: 1px solid currentColor; }
+:target + pre { border-color: currentColor; }
 pre { margin: 0; padding: .75rem; border: 1px solid var(--line); border-radius: .4rem; white-space: pre-wrap;
   overflow-wrap: anywhere; font: .85rem/1.55 ui-monospace, monospace; }
 .gen { background: var(--gen); } .constrained { background: var(--constrained); } .select { background: var(--select); }
 .role { background: var(--role); color: var(--soft); } .joined { background: var(--joined); }
 pre span[title] { border-radius: .15rem; } pre b { font-weight: normal; }
 pre b:hover { outline: 1px solid currentColor; }
+b.unsure, b.unlikely { font-weight: normal; }
+b.unsure { text-decoration: underline dotted currentColor; text-underline-offset: .25em; }
+b.unlikely { text-decoration: underline wavy var(--error) 1px; text-underline-offset: .2em; }
 .failed { outline: 1px solid var(--error); }
 details { margin: .25rem 0; } summary { cursor: pointer; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; }
-td, th { border: 1px solid var(--line); padding: .2rem .5rem; text-align: left; vertical-align: top; }
+td, th { border-bottom: 1px solid var(--line); padding: .25rem .6rem; text-align: left; vertical-align: top; }
+th { color: var(--soft); font-weight: 500; } td { white-space: nowrap; }
+td.long { white-space: normal; min-width: 14rem;
+  max-width: 26rem; overflow-wrap: anywhere; font: .8rem/1.45 ui-monospace, monospace; }
 """
 
 LEGEND = (
@@ -47,6 +61,11 @@ LEGEND = (
     ("select", "selected"),
     ("joined", "joined branch"),
 )
+# Below these shares a token is underlined.
+UNSURE, UNLIKELY = 0.5, 0.1
+# Table cells with more characters than this may break into lines.
+LONG_CELL = 30
+CONSTRAINTS = get_args(ConstraintKind)
 
 
 def page(recording: dict[str, Any]) -> str:
@@ -68,10 +87,13 @@ def _page(recording: dict[str, Any]) -> Iterator[str]:
         for name in ("completion_tokens", "cached_tokens", "prompt_tokens")
     )
     yield f"<h1>{_count(len(recording['runs']), 'run')}, {_count(generated, 'generated token')}</h1>"
-    began = escape(recording["started_at"])
-    yield f'<p class="soft">Began {began}. {cached} of {prompt} prompt tokens were cached.</p>'
+    began = datetime.fromisoformat(recording["started_at"]).strftime("%Y-%m-%d %H:%M:%S %Z")
+    yield f'<p class="soft">Began {escape(began)}. {cached} of {prompt} prompt tokens were found in the cache.</p>'
     legend = "".join(f'<span class="{kind}">{what}</span>' for kind, what in LEGEND)
     yield f'<p class="legend">{legend}</p>'
+    if any(node["tokens"] for node in nodes):
+        yield '<p class="soft">Point at a token to see its probability; <b class="unsure">tokens below '
+        yield f'{UNSURE:.0%}</b> and <b class="unlikely">tokens below {UNLIKELY:.0%}</b> are underlined.</p>'
     for number, run in enumerate(recording["runs"]):
         yield from _run(number, run)
     yield "</body></html>\n"
@@ -81,15 +103,17 @@ def _run(number: int, run: dict[str, Any]) -> Iterator[str]:
     nodes = [node for state in run["states"] for node in state["nodes"]]
     start = min((node["started_s"] for node in nodes), default=0.0)
     length = max((node["ended_s"] for node in nodes), default=0.0) - start
-    yield f'<section><h2>{escape(run["program"])} <span class="soft">{length * 1000:.1f} ms</span></h2>'
+    yield f'<section><h2>{escape(run["program"])} <span class="soft">{_duration(length)}</span></h2>'
     for state in run["states"]:
         depth = _depth(run["states"], state)
         yield f'<div class="lane"><a href="#r{number}s{state["index"]}" style="padding-left:{depth * 0.8:.1f}rem">'
-        yield f'{_title(state)}</a><div class="track">'
+        yield f'{_title(state, is_short=True)}</a><div class="track">'
         for node in state["nodes"]:
             if node["kind"] in ("gen", "select"):
                 yield _bar(node, start, max(length, 1e-9))
         yield "</div></div>"
+    yield f'<div class="lane axis soft"><span></span><div><span>0</span><span>{_duration(length / 2)}</span>'
+    yield f"<span>{_duration(length)}</span></div></div>"
     for state in run["states"]:
         yield f'<h3 id="r{number}s{state["index"]}">{_title(state)}</h3><pre>\n'
         for node in state["nodes"]:
@@ -122,8 +146,10 @@ def _tokens(node: dict[str, Any]) -> str:
     for (logprob, token_id, _), piece in zip(node["tokens"], pieces, strict=True):
         shown, left = left[: len(piece)], left[len(piece) :]
         if shown:
-            title = f"{math.exp(logprob):.1%} (token {token_id})"
-            marked.append(f'<b title="{title}">{escape(shown)}</b>')
+            share = math.exp(logprob)
+            style = ' class="unlikely"' if share < UNLIKELY else ' class="unsure"' if share < UNSURE else ""
+            known_as = "" if token_id is None else f" (token {token_id})"
+            marked.append(f'<b{style} title="{share:.1%}{known_as}">{escape(shown)}</b>')
     return "".join(marked)
 
 
@@ -143,17 +169,30 @@ def _details(state: dict[str, Any]) -> Iterator[str]:
             escape(node["name"] or node["kind"]),
             escape(node["source"] or ""),
             escape(tokens),
-            f"{(node['ended_s'] - node['started_s']) * 1000:.1f} ms",
+            _duration(node["ended_s"] - node["started_s"]),
             _ended_by(node),
             escape(constraint),
-            escape(json.dumps(node["sampling_params"] or {}, ensure_ascii=False)),
+            _sampling(node),
             f"<details><summary>show</summary>{escape(ids)}</details>" if ids else "",
         ]
-        yield "<tr>" + "".join(f"<td>{cell}" for cell in cells) + "</tr>"
+        marks = [' class="long"' if len(cell) > LONG_CELL else "" for cell in cells]
+        yield "<tr>" + "".join(f"<td{mark}>{cell}" for mark, cell in zip(marks, cells, strict=True)) + "</tr>"
         if node["choices"]:
-            shown = "; ".join(f"{item['text']!r} {item['probability']:.1%}" for item in node["choices"])
-            yield f'<tr><td><td colspan="7">{escape(shown)}</tr>'
+            yield f'<tr><td><td colspan="7">{escape("; ".join(_choices(node)))}</tr>'
     yield "</table></div></details>"
+
+
+def _sampling(node: dict[str, Any]) -> str:
+    """Settings in effect; the constraint has a column of its own."""
+    settings = {name: value for name, value in (node["sampling_params"] or {}).items() if name not in CONSTRAINTS}
+    return escape(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in settings.items()))
+
+
+def _choices(node: dict[str, Any]) -> list[str]:
+    return [
+        f"{item['text']!r} {item['probability']:.1%}" + (" (picked)" if item["text"] == node["text"] else "")
+        for item in node["choices"]
+    ]
 
 
 def _ended_by(node: dict[str, Any]) -> str:
@@ -166,15 +205,16 @@ def _ended_by(node: dict[str, Any]) -> str:
 def _hover(node: dict[str, Any]) -> str:
     parts = [f"{node['kind']} {node['name'] or ''}".strip()]
     if node["counts"]:
-        parts.append(f"{node['counts'].get('completion_tokens', 0)} tokens, {_ms(node)} ms")
-    parts += [f"{item['text']!r} {item['probability']:.1%}" for item in node["choices"]]
+        duration = _duration(node["ended_s"] - node["started_s"])
+        parts.append(f"{node['counts'].get('completion_tokens', 0)} tokens, {duration}")
+    parts += _choices(node)
     if node["error"]:
         parts.append(node["error"])
     return escape("\n".join(parts))
 
 
-def _ms(node: dict[str, Any]) -> str:
-    return f"{(node['ended_s'] - node['started_s']) * 1000:.1f}"
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
 
 
 def _classes(node: dict[str, Any]) -> str:
@@ -182,8 +222,11 @@ def _classes(node: dict[str, Any]) -> str:
     return f"{kind} failed" if node["error"] else kind
 
 
-def _title(state: dict[str, Any]) -> str:
-    return "state" if state["parent"] is None else f"branch {state['index']} of {state['parent'] or 'state'}"
+def _title(state: dict[str, Any], *, is_short: bool = False) -> str:
+    if state["parent"] is None:
+        return "state"
+    is_nested = state["parent"] and not is_short
+    return f"branch {state['index']}" + (f" of branch {state['parent']}" if is_nested else "")
 
 
 def _depth(states: list[dict[str, Any]], state: dict[str, Any]) -> int:

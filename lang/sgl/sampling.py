@@ -4,7 +4,7 @@ What `gen` says wins over what `run` says, which wins over `RUN_DEFAULTS`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sgl.errors import reject
@@ -50,12 +50,13 @@ class SamplingParams:
 
     def over(self, base: "SamplingParams") -> "SamplingParams":
         """These settings where they say something, those of `base` elsewhere."""
-        return SamplingParams(**{**base.given(), **self.given()})
+        own = self.given()
+        # Most gens say nothing, and records are immutable: the base serves as it is.
+        return replace(base, **own) if own else base
 
     def given(self) -> dict[str, Any]:
         """The settings that say something."""
-        values = {name: self.__dict__[name] for name in SAMPLING_FIELDS}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in self.__dict__.items() if value is not None}
 
     def to_protocol(self) -> dict[str, Any]:
         """The `sampling_params` object of a native request (without `return_logprob`, a field of the request)."""
@@ -68,6 +69,7 @@ class SamplingParams:
         return payload
 
 
+NOTHING_SAID = SamplingParams()
 SAMPLING_FIELDS = tuple(field.name for field in fields(SamplingParams))
 
 RUN_DEFAULTS = SamplingParams(
@@ -95,7 +97,7 @@ def check_sampling(values: Mapping[str, Any], *, shown_as: Mapping[str, str] | N
     """
     shown = shown_as or {}
     checked = {name: _CHECKS[name](shown.get(name, name), value) for name, value in values.items() if value is not None}
-    return SamplingParams(**checked)
+    return SamplingParams(**checked) if checked else NOTHING_SAID
 
 
 Check = Callable[[str, Any], Any]

@@ -8,7 +8,8 @@ called inline has a scope with variables of its own.
 import weakref
 from typing import Any
 
-from sgl.backends.base import Message
+from sgl.backends.base import EVERYTHING, Message
+from sgl.capability_check import check_node
 from sgl.errors import ArgumentError, UnknownVariableError
 from sgl.executor import StateExecutor
 from sgl.ir import Gen, Node, Select, flatten
@@ -57,8 +58,14 @@ class StateScope:
 
         Raises:
             ArgumentError: not text or an expression, a role inside a role, the state was joined, or its body runs.
+            UnsupportedError: the backend cannot do it.
         """
-        self._take([RunNode(node, _variable_of(node), self.sampling) for node in flatten(value)])
+        nodes = flatten(value)
+        capabilities = self.context.backend.capabilities
+        if capabilities is not EVERYTHING:
+            for node in nodes:
+                check_node(node, capabilities)
+        self._take([RunNode(node, _variable_of(node), self.sampling) for node in nodes])
 
     def begin_capture(self, name: str) -> Variable:
         """A variable that gets all text from here to `end_capture`."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from sgl.backends.base import Message, Prompt, RoleAffixes
+from sgl.backends.base import Dialogue, Message, Prompt, RoleAffixes
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,33 @@ class Transcript:
         text: All text, constant and generated.
         messages: The closed messages; text outside of roles is in `text` alone.
         open_message: The message whose role is open.
+        has_loose_text: Whether there is text, other than white space, outside of roles.
     """
 
     prompt: Prompt = field(default_factory=Prompt)
     text: str = ""
     messages: list[Message] = field(default_factory=list)
     open_message: OpenMessage | None = None
+    has_loose_text: bool = False
 
     def append(self, text: str) -> None:
         """Put constant text behind."""
-        self.prompt = self.prompt.append(text)
-        self.text += text
+        if self.open_message is None and not self.has_loose_text:
+            self.has_loose_text = bool(text.strip())
+        self._extend(text)
+
+    def append_joined(self, text: str, messages: list[Message]) -> None:
+        """Put the text of a joined branch behind, and the messages that are in it."""
+        if messages:
+            self._extend(text)
+            self.messages.extend(messages)
+        else:
+            self.append(text)
 
     def begin_message(self, role: str, affixes: RoleAffixes) -> None:
         """Open a message."""
         assert self.open_message is None, "roles are checked when they are appended"
-        self.append(affixes.prefix)
+        self._extend(affixes.prefix)
         self.open_message = OpenMessage(role, len(self.text), affixes.suffix)
 
     def end_message(self) -> None:
@@ -53,8 +64,22 @@ class Transcript:
         assert message is not None, "roles are checked when they are appended"
         self.messages.append({"role": message.role, "content": self.text[message.start :]})
         self.open_message = None
-        self.append(message.suffix)
+        self._extend(message.suffix)
+
+    def dialogue(self) -> Dialogue:
+        """What there is so far, as messages."""
+        message = self.open_message
+        return Dialogue(
+            messages=tuple(self.messages),
+            open_role=message.role if message is not None else None,
+            open_text=self.text[message.start :] if message is not None else "",
+            has_loose_text=self.has_loose_text,
+        )
 
     def copy(self) -> "Transcript":
         """A transcript that goes its own way from here."""
         return replace(self, messages=list(self.messages))
+
+    def _extend(self, text: str) -> None:
+        self.prompt = self.prompt.append(text)
+        self.text += text

@@ -20,6 +20,10 @@ class Usage:
     cached_tokens: int = 0
     completion_tokens: int = 0
 
+    def reset(self) -> None:
+        """Begin again at nothing."""
+        self.num_calls = self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
+
     def add_call(self, meta: Mapping[str, Any]) -> None:
         """Count a call by its meta info."""
         self.num_calls += 1

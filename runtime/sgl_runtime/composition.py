@@ -10,7 +10,7 @@ from sgl_runtime.cache.no_cache import NoCache
 from sgl_runtime.cache.radix_cache import RadixCache
 from sgl_runtime.cache.req_to_token_pool import ReqToTokenPool
 from sgl_runtime.cache.slot_allocator import SlotAllocator
-from sgl_runtime.config import RuntimeConfig
+from sgl_runtime.config import RuntimeConfig, bound_thread_spinning
 from sgl_runtime.executor.base import Executor
 from sgl_runtime.grammar.base import GrammarVocabulary
 from sgl_runtime.grammar.compiler import GrammarCompiler
@@ -82,6 +82,7 @@ def build_scheduler(config: RuntimeConfig, host: ModelHost) -> SchedulerParts:
     Raises:
         ConfigError, ModelLoadError: an option or the model is at fault.
     """
+    bound_thread_spinning()
     # Imported here: the processes without tensors must not load torch.
     from sgl_runtime.executor.local import LocalExecutor
     from sgl_runtime.model_runner.build import build_model

@@ -192,6 +192,20 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sgl"
 
 
+SPIN_COUNT = 20_000
+"""Turns that an idle thread of a parallel region waits before it sleeps; GNU OpenMP's own default is 15 times this."""
+
+
+def bound_thread_spinning() -> None:
+    """Keep idle threads of tensor work from burning the cores that others need; called before torch is loaded.
+
+    On two cores with two busy processes beside it, decoding is twice as fast so, and alone as fast as without
+    (docs/performance.md).  A setting of the user's own stands.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", str(SPIN_COUNT))
+
+
 def _check_positive(name: str, value: int | None, high: float = math.inf) -> None:
     if value is not None and not 1 <= value <= high:
         allowed = "at least 1" if high == math.inf else f"from 1 to {int(high)}"

@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import subprocess
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -141,3 +144,25 @@ def test_nothing_is_recorded_outside_of_a_recording():
     assert recording.runs == []
     recorded = recording.to_dict()
     assert recorded["runs"] == []
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.timeout(60)
+def test_a_browser_shows_the_page_as_it_was_written(tmp_path):
+    with sgl.record() as recording:
+        text = program.run(EVIL, backend=sgl.ScriptedBackend("free text")).text()
+    recording.html(tmp_path / "page.html")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+    flags += [
+        "--disable-background-networking",
+        "--disable-component-update",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ]
+    command = ["chromium", *flags, "--dump-dom", (tmp_path / "page.html").as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True).stdout
+    (state, *branches) = re.findall(r"<pre>(.*?)</pre>", shown, re.DOTALL)
+    assert unescape(re.sub(r"<[^>]*>", "", state)) == text
+    assert len(branches) == 2
+    # Every row of the tables has a cell for each column, in the browser's own reading of the markup.
+    for row in re.findall(r"<tr>(.*?)</tr>", shown, re.DOTALL):
+        assert row.count("<t") in (2, 8)

@@ -6,11 +6,11 @@ Every method runs on the language's event loop; the executor is the only caller.
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from sgl.choices import ChoicesMethod
-from sgl.constraints import Constraint
-from sgl.sampling import SamplingParams
+from sgl.constraints import Constraint, ConstraintKind
+from sgl.sampling import SAMPLING_FIELDS, SamplingParams
 
 Message = dict[str, str]
 """`{"role": ..., "content": ...}`."""
@@ -42,6 +42,23 @@ class Prompt:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dialogue:
+    """The prompt as messages, for backends that take those.
+
+    Attributes:
+        messages: The closed ones.
+        open_role: Role of the open message; None where none is open.
+        open_text: Content of the open message so far.
+        has_loose_text: Whether there is text, other than white space, outside of all messages.
+    """
+
+    messages: tuple[Message, ...] = ()
+    open_role: str | None = None
+    open_text: str = ""
+    has_loose_text: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class GenRequest:
     """One generation.
 
@@ -49,11 +66,13 @@ class GenRequest:
         prompt: What to go on from.
         sampling: Complete settings.
         constraint: What the output must match.
+        dialogue: The prompt as messages; None for backends that take text.
     """
 
     prompt: Prompt
     sampling: SamplingParams
     constraint: Constraint | None = None
+    dialogue: Dialogue | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +113,45 @@ class RoleAffixes:
     suffix: str
 
 
+PLAIN_AFFIXES = {
+    "system": RoleAffixes("SYSTEM: ", "\n"),
+    "user": RoleAffixes("USER: ", "\n"),
+    "assistant": RoleAffixes("ASSISTANT: ", "\n"),
+}
+"""The text of roles where no chat template is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a backend can do.  What it cannot is refused where a program appends it, before anything is sent.
+
+    Attributes:
+        shown_as: The backend, for errors.
+        has_select: Whether it scores choices.
+        has_tools: Whether a gen can go on with calls of tools.
+        constraints: Kinds of constraints that it enforces.
+        sampling: Sampling settings that it takes.
+        takes_messages: Whether it gets the state as messages.
+    """
+
+    shown_as: str = "this backend"
+    has_select: bool = True
+    has_tools: bool = True
+    constraints: frozenset[str] = frozenset(get_args(ConstraintKind))
+    sampling: frozenset[str] = frozenset(SAMPLING_FIELDS)
+    takes_messages: bool = False
+
+
+EVERYTHING = Capabilities()
+
+
 class Backend(ABC):
     """A model that programs can call."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do: everything, unless a backend says less."""
+        return EVERYTHING
 
     @abstractmethod
     async def generate(self, request: GenRequest) -> Generation:

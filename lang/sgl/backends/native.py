@@ -8,7 +8,16 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from sgl.backends.base import Backend, Generation, GenRequest, Message, Prompt, RoleAffixes, Selection
+from sgl.backends.base import (
+    PLAIN_AFFIXES,
+    Backend,
+    Generation,
+    GenRequest,
+    Message,
+    Prompt,
+    RoleAffixes,
+    Selection,
+)
 from sgl.backends.choice_scoring import ChoiceScorer
 from sgl.backends.model_facts import ModelFacts
 from sgl.backends.payload import error_from_reply, new_rid, prompt_fields
@@ -16,12 +25,6 @@ from sgl.choices import ChoicesMethod, choice_probabilities
 from sgl.errors import BackendError
 
 logger = logging.getLogger(__name__)
-
-PLAIN_AFFIXES = {
-    "system": RoleAffixes("SYSTEM: ", "\n"),
-    "user": RoleAffixes("USER: ", "\n"),
-    "assistant": RoleAffixes("ASSISTANT: ", "\n"),
-}
 
 
 @runtime_checkable

@@ -166,7 +166,8 @@ class ScriptedModel:
         self._tokenizer = tokenizer
         self._before = before
         self._roles = roles
-        self._cache: dict[int, Any] = {}
+        # Hashes of all prefixes that were seen: numbers, where a tree would be objects for the garbage collector.
+        self._seen: set[int] = set()
 
     async def call(self, path: str, payload: dict[str, Any]) -> Any:
         """See `Transport`."""
@@ -179,7 +180,7 @@ class ScriptedModel:
                 ids = self._tokenizer.encode(payload["text"])
                 return {"tokens": ids, "count": len(ids)}
             case "/flush_cache":
-                self._cache.clear()
+                self._seen.clear()
                 return {"success": True, "message": "flushed"}
             case "/abort_request":
                 self.aborted.append(payload["rid"])
@@ -271,18 +272,20 @@ class ScriptedModel:
 
     def _num_cached(self, call: ScriptedCall) -> int:
         """Length of the longest prefix that was seen before; the last token of a prompt is always computed."""
-        node, length = self._cache, 0
+        prefix, length = 0, 0
         for token in call.prompt_ids[:-1]:
-            if token not in node:
+            prefix = hash((prefix, token))
+            if prefix not in self._seen:
                 break
-            node, length = node[token], length + 1
+            length += 1
         start = call.payload.get("logprob_start_len", -1)
         return min(length, start) if start >= 0 else length
 
     def _remember(self, ids: Sequence[int]) -> None:
-        node = self._cache
+        prefix = 0
         for token in ids:
-            node = node.setdefault(token, {})
+            prefix = hash((prefix, token))
+            self._seen.add(prefix)
 
 
 def _answer_function(answers: Answers) -> Callable[[ScriptedCall], str]:
