@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sgl_runtime.config import RuntimeConfig
+from sgl_runtime.config import RuntimeConfig, bound_thread_spinning
 from sgl_runtime.serving.factories import Factories, ServedHost, ServedParts
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def load_engine(model_path: str, console: Console) -> "Engine":
 
         begin(0)
         # Nearly all of the imports' time is here; left to the factories it would count as time of the tokenizer.
+        bound_thread_spinning()
         import_module("sgl_runtime.model_runner.build")
         import_module("sgl_runtime.composition")
         engine_class: type[Engine] = import_module("sgl_runtime.engine").Engine
