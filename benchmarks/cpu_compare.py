@@ -5,8 +5,14 @@
 
 Both sides run greedily with end-of-sequence ignored.  For each workload the two take turns, and the median of the runs
 and of the ratios within a turn is printed; above 1 we are faster.  Prompts are fresh random tokens in every run, so
-nothing comes from the prefix cache but what the workload shares.
+nothing comes from the prefix cache but what the workload shares.  Idle threads sleep soon on both sides, as they do
+wherever the engine loads torch (`bound_thread_spinning`).
 """
+
+# ruff: noqa: E402 - what bounds the threads comes before torch
+from sgl_runtime.config import ModelSection, bound_thread_spinning
+
+bound_thread_spinning()
 
 import argparse
 import json
@@ -21,7 +27,6 @@ import torch
 import transformers
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
-from sgl_runtime.config import ModelSection
 from sgl_runtime.engine import Engine
 from sgl_runtime.model_runner.weights import iter_weights
 from sgl_runtime.model_store.model_source import ModelSource

@@ -6,7 +6,9 @@ sockets, no child processes.
 
 import atexit
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
 from threading import Event, Thread
 from typing import Any
 
@@ -18,7 +20,7 @@ from sgl_runtime.ipc.thread_inbox import ThreadInbox
 from sgl_runtime.server.native_api import NativeApi
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
 from sgl_runtime.serving.background_loop import BackgroundLoop
-from sgl_runtime.serving.factories import Factories
+from sgl_runtime.serving.factories import Factories, ServedParts
 from sgl_runtime.serving.pulse import Pulse
 from sgl_runtime.serving.scheduler_loop import SchedulerLoop
 from sgl_runtime.serving.served_model import effective_settings, served_model_info
@@ -47,7 +49,12 @@ class Engine:
         config = build_config({"model_path": model_path, **flags})
         factories = factories or Factories()
         host = factories.build_host(config)
-        parts = factories.build_scheduler(config, host)
+        built: Future[ServedParts] = Future()
+        loop: Future[SchedulerLoop] = Future()
+        build = partial(factories.build_scheduler, config, host)
+        self._thread = Thread(target=self._main, args=(build, built, loop), name="sgl scheduler", daemon=True)
+        self._thread.start()
+        parts = built.result()
         self._scheduler = parts.scheduler
         self._inbox: ThreadInbox[SchedulerInput] = ThreadInbox()
         self._detokenizer = Detokenizer(host.tokenizer.vocabulary)
@@ -61,10 +68,10 @@ class Engine:
         self._background = BackgroundLoop("sgl api")
         self._pulse = Pulse(self._deliver_heartbeat)
         self._stopped = Event()
-        loop = SchedulerLoop(parts.scheduler, inbox=self._inbox, deliver=self._deliver, begin_turn=self._pulse.turn)
-        self._thread = Thread(target=self._run, args=(loop,), name="sgl scheduler", daemon=True)
         self._pulse.start()
-        self._thread.start()
+        loop.set_result(
+            SchedulerLoop(parts.scheduler, inbox=self._inbox, deliver=self._deliver, begin_turn=self._pulse.turn)
+        )
         atexit.register(self.shutdown)
 
     def __enter__(self) -> "Engine":
@@ -190,9 +197,18 @@ class Engine:
         if self._stopped.is_set():
             raise OverloadedError("the engine was shut down")
 
-    def _run(self, loop: SchedulerLoop) -> None:
+    def _main(
+        self, build: Callable[[], ServedParts], built: "Future[ServedParts]", loop: "Future[SchedulerLoop]"
+    ) -> None:
+        # Weights are loaded where passes run: each thread that computes brings helpers of its own, and with more of
+        # those than cores OpenMP lets none of them wait awake, which makes every pass slower by half.
         try:
-            loop.run(self._stopped.is_set)
+            built.set_result(build())
+        except BaseException as error:
+            built.set_exception(error)
+            return
+        try:
+            loop.result().run(self._stopped.is_set)
         except BaseException as error:
             logger.exception("scheduler thread failed")
             cause = SglRuntimeError(f"the scheduler failed: {type(error).__name__}: {error}")
