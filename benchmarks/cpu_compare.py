@@ -3,30 +3,30 @@
     python benchmarks/cpu_compare.py            # about ten minutes on two cores
     python benchmarks/cpu_compare.py --runs 1   # a quick look
 
-Both sides run greedily with end-of-sequence ignored.  For each workload the two take turns, and the median of the runs
-and of the ratios within a turn is printed; above 1 we are faster.  Prompts are fresh random tokens in every run, so
-nothing comes from the prefix cache but what the workload shares.  Idle threads sleep soon on both sides, as they do
-wherever the engine loads torch (`bound_thread_spinning`).
+Each side runs in a process of its own, greedily, with end-of-sequence ignored; transformers as it comes.  For each
+workload the two take turns, and the median of the runs and of the ratios within a turn is printed; above 1 we are
+faster.  Prompts are fresh random tokens in every run, so nothing comes from the prefix cache but what a workload
+shares.
 """
-
-# ruff: noqa: E402 - what bounds the threads comes before torch
-from sgl_runtime.config import ModelSection, bound_thread_spinning
-
-bound_thread_spinning()
 
 import argparse
 import json
+import multiprocessing
+import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 import torch
 import transformers
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
+from sgl_runtime.config import ModelSection
 from sgl_runtime.engine import Engine
 from sgl_runtime.model_runner.weights import iter_weights
 from sgl_runtime.model_store.model_source import ModelSource
@@ -88,6 +88,40 @@ class Peer:
         self.generate([prefix + tail for tail in tails], num_new, cache)
 
 
+def serve_peer(calls: Connection) -> None:
+    """Main of the peer's process: method names and arguments in, an answer when each is done."""
+    peer = Peer(ModelSource.open(ModelSection(model_path="smollm2")))
+    calls.send("ready")
+    while (call := calls.recv()) is not None:
+        method, arguments = call
+        {"generate": peer.generate, "branches": peer.branches}[method](*arguments)
+        calls.send("done")
+
+
+class PeerProcess:
+    """`Peer` in a process of its own."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._calls, theirs = context.Pipe()
+        context.Process(target=serve_peer, args=(theirs,), daemon=True).start()
+        theirs.close()
+        self._calls.recv()
+
+    def generate(self, *arguments: Any) -> None:
+        self._call("generate", arguments)
+
+    def branches(self, *arguments: Any) -> None:
+        self._call("branches", arguments)
+
+    def close(self) -> None:
+        self._calls.send(None)
+
+    def _call(self, method: str, arguments: tuple[Any, ...]) -> None:
+        self._calls.send((method, arguments))
+        self._calls.recv()
+
+
 class Ours:
     """The engine in this process."""
 
@@ -104,7 +138,7 @@ class Ours:
         self.generate([prefix + tail for tail in tails], num_new)
 
 
-def workloads(ours: Ours, peer: Peer) -> list[Workload]:
+def workloads(ours: Ours, peer: PeerProcess) -> list[Workload]:
     rng = np.random.default_rng(0)
 
     def fresh(count: int, length: int) -> list[Prompt]:
@@ -161,10 +195,12 @@ def main() -> None:
     parser.add_argument("--json", help="file for the figures")
     arguments = parser.parse_args()
     print(
-        f"cores={torch.get_num_threads()} machine={platform.machine()} torch={torch.__version__} "
+        f"cores={os.cpu_count()} machine={platform.machine()} torch={torch.__version__} "
         f"transformers={transformers.__version__} sgl={distribution_version()}"
     )
-    ours, peer = Ours(), Peer(ModelSource.open(ModelSection(model_path="smollm2")))
+    # The peer begins first: what the engine sets for its own threads must not reach it.
+    peer = PeerProcess()
+    ours = Ours()
     rows = []
     try:
         for workload in workloads(ours, peer):
@@ -177,6 +213,7 @@ def main() -> None:
             )
     finally:
         ours.engine.shutdown()
+        peer.close()
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)
