@@ -199,8 +199,8 @@ SPIN_COUNT = 20_000
 def bound_thread_spinning() -> None:
     """Keep idle threads of tensor work from burning the cores that others need; called before torch is loaded.
 
-    On two cores with two busy processes beside it, decoding is twice as fast so, and alone as fast as without
-    (docs/performance.md).  A setting of the user's own stands.
+    An idle thread that stays awake takes a core from the API, the detokenizer, or whatever else runs.  A setting of
+    the user's own stands.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", str(SPIN_COUNT))

@@ -201,7 +201,7 @@ class Engine:
         self, build: Callable[[], ServedParts], built: "Future[ServedParts]", loop: "Future[SchedulerLoop]"
     ) -> None:
         # Weights are loaded where passes run: each thread that computes brings helpers of its own, and with more of
-        # those than cores OpenMP lets none of them wait awake, which makes every pass slower by half.
+        # those than cores OpenMP lets none of them wait awake, which makes every pass slower.
         try:
             built.set_result(build())
         except BaseException as error:
