@@ -23,9 +23,13 @@ MARKER = "<!-- What follows is written by docs/build_reference.py from the docst
 # Not public names, but those of the tables that docstrings refer to.
 DETAILS = {"SamplingParams": SamplingParams, "OutputType": OutputType, "ToolSet": ToolSet}
 SECTIONS = {
-    "Programs": ["function", "Function", "set_default_backend", "flush_cache", "get_server_info"],
+    "Programs": [
+        *("function", "Function", "set_default_backend", "flush_cache", "get_server_info", "global_config"),
+        *("ChatTemplate", "get_chat_template"),
+    ],
     "Expressions": [
-        *("gen", "gen_int", "gen_string", "select", "system", "user", "assistant", "system_begin", "system_end"),
+        *("gen", "gen_int", "gen_string", "select", "separate_reasoning", "image", "video"),
+        *("system", "user", "assistant", "system_begin", "system_end"),
         *("user_begin", "user_end", "assistant_begin", "assistant_end"),
     ],
     "Details of expressions": list(DETAILS),
@@ -37,7 +41,8 @@ SECTIONS = {
     "Tools and results": ["describe_tools", "ToolCalls", "ToolCall", "Partial", "Usage"],
     "Recordings": ["record", "Recording"],
     "Backends": [
-        *("Engine", "RuntimeEndpoint", "Runtime", "OpenAI", "LiteLLM", "ScriptedBackend", "Backend", "Capabilities"),
+        *("Engine", "RuntimeEndpoint", "Runtime", "OpenAI", "LiteLLM", "Anthropic", "VertexAI", "Crusoe"),
+        *("ScriptedBackend", "Backend", "Capabilities"),
     ],
     "Errors": [
         *("SglError", "ArgumentError", "UnsupportedError", "UnknownVariableError", "ProgramError", "ResultError"),

@@ -30,13 +30,16 @@ from sgl.api import (
     gen_int,
     gen_string,
     get_server_info,
+    image,
     select,
+    separate_reasoning,
     system,
     system_begin,
     system_end,
     user,
     user_begin,
     user_end,
+    video,
 )
 from sgl.async_state import AsyncProgramState
 from sgl.backends.base import Backend, Capabilities
@@ -46,7 +49,9 @@ from sgl.backends.litellm import LiteLLM
 from sgl.backends.openai import OpenAI
 from sgl.backends.runtime import RuntimeEndpoint
 from sgl.backends.scripted import ScriptedBackend
+from sgl.backends.vendors import Anthropic, Crusoe, VertexAI
 from sgl.batch import BatchFailure
+from sgl.chat_template import ChatTemplate, get_chat_template
 from sgl.choices import (
     Choice,
     ChoiceDecision,
@@ -71,6 +76,7 @@ from sgl.errors import (
 )
 from sgl.fork import AsyncProgramStateGroup, ProgramStateGroup
 from sgl.function import Function, function
+from sgl.process_config import global_config
 from sgl.program_state import ProgramState
 from sgl.recording import Recording, record
 from sgl.results import Partial
@@ -80,6 +86,7 @@ from sgl.usage import Usage
 __version__ = "0.1.0"
 
 __all__ = [
+    "Anthropic",
     "ArgumentError",
     "AsyncProgramState",
     "AsyncProgramStateGroup",
@@ -87,9 +94,11 @@ __all__ = [
     "BackendError",
     "BatchFailure",
     "Capabilities",
+    "ChatTemplate",
     "Choice",
     "ChoiceDecision",
     "ChoicesMethod",
+    "Crusoe",
     "Engine",
     "Function",
     "LiteLLM",
@@ -112,6 +121,7 @@ __all__ = [
     "UnknownVariableError",
     "UnsupportedError",
     "Usage",
+    "VertexAI",
     "__version__",
     "assistant",
     "assistant_begin",
@@ -123,10 +133,14 @@ __all__ = [
     "gen",
     "gen_int",
     "gen_string",
+    "get_chat_template",
     "get_server_info",
+    "global_config",
     "greedy_token_selection",
+    "image",
     "record",
     "select",
+    "separate_reasoning",
     "set_default_backend",
     "system",
     "system_begin",
@@ -136,6 +150,7 @@ __all__ = [
     "user",
     "user_begin",
     "user_end",
+    "video",
 ]
 
 

@@ -48,6 +48,10 @@ class AsyncProgramState(BaseState):
         """`await s[name]` is the value of a variable; see `ProgramState`."""
         return PendingValue(self._scope, name)
 
+    def get_var(self, name: str) -> PendingValue:
+        """`await s.get_var(name)` is the same as `await s[name]`."""
+        return self[name]
+
     async def get(self, name: str, wanted: Any) -> Any:
         """The value of a variable as another type; see `ProgramState.get`."""
         return read_variable(await self._scope.settled_variable_async(name), wanted, self._scope.context.program)
@@ -82,15 +86,15 @@ class AsyncProgramState(BaseState):
         await self._scope.context.progress.wait_for_async(self._scope.is_settled)
         return self._scope.executor.queue.error
 
-    def fork(self, size: int = 1) -> "AsyncProgramStateGroup[AsyncProgramState]":
+    def fork(self, size: int = 1, position_ids_offset: Any = None) -> "AsyncProgramStateGroup[AsyncProgramState]":
         """Branches that go on from here; see `ProgramState.fork`.  Their `join` is awaited."""
         scopes = self._fork_scopes(size)
         branches = [AsyncProgramState(scope) for scope in scopes]
         return AsyncProgramStateGroup(parent=self._scope, branches=branches, scopes=scopes)
 
     @asynccontextmanager
-    async def copy(self) -> AsyncIterator["AsyncProgramState"]:
-        """`async with s.copy() as branch:` is a fork of one that is joined, by gathering, at the end of the block."""
+    async def copy(self, position_ids_offset: Any = None) -> AsyncIterator["AsyncProgramState"]:
+        """`async with s.copy() as branch:` is a fork of one that is joined, by gathering; see `ProgramState.copy`."""
         group = self.fork(1)
         yield group[0]
         await group.join()
@@ -110,7 +114,7 @@ class AsyncProgramState(BaseState):
                 yield (latest := partial)
         yield await self[var_name]
 
-    def text_async_iter(self, var_name: str | None = None, *, return_meta_data: bool = False) -> AsyncIterator[Any]:
+    def text_async_iter(self, var_name: str | None = None, return_meta_data: bool = False) -> AsyncIterator[Any]:
         """`text_iter`, with meta info if asked for; see `ProgramState.text_async_iter`."""
         stream = TextStream(self._scope, var_name)
         return stream.pieces_with_meta() if return_meta_data else stream.pieces_async()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sgl.errors import ArgumentError
+from sgl.errors import ArgumentError, reject
 
 TokenLogprob = tuple[float, int, str | None]
 """Log probability, token id, text of the token where it is known."""
@@ -136,6 +136,18 @@ token_length_normalized = TokenLengthNormalized()
 greedy_token_selection = GreedyTokenSelection()
 exact_sequence_probability = ExactSequenceProbability()
 unconditional_likelihood_normalized = UnconditionalLikelihoodNormalized()
+
+
+def check_choices_method(method: Any) -> ChoicesMethod:
+    """A method of a user.
+
+    Raises:
+        ArgumentError: it is none.
+    """
+    if not callable(method):
+        raise reject("choices_method", method, "a choices method such as sgl.greedy_token_selection")
+    checked: ChoicesMethod = method
+    return checked
 
 
 def choice_logprobs(choices: Sequence[ScoredChoice]) -> list[float]:

@@ -1,23 +1,19 @@
 """Constraint: what the output of a gen must match, checked when the expression is built."""
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sgl.errors import ArgumentError, reject
+from sgl.regex_check import check_regex
 from sgl.schema_check import check_schema
 
-# The pieces of a regex: an escape, a class, what refers back, any other character.
-PIECE = re.compile(r"\\.|\[\^?+\]?+(?:\\.|[^\]\\])*+\]|\(\?P=|\(\?\(|.", re.DOTALL)
-BACK_REFERENCE = re.compile(r"\\[1-9]|\(\?P=|\(\?\(")
-
-ConstraintKind = Literal["regex", "json_schema"]
+ConstraintKind = Literal["regex", "json_schema", "ebnf", "structural_tag"]
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A regex, or a JSON Schema as JSON text.
+    """A regex, a JSON Schema as JSON text, a grammar, or a structural tag as JSON text.
 
     Attributes:
         kind: Name of the request field.
@@ -33,11 +29,15 @@ class Constraint:
 NUMBER_STOPS = (" ", "\n")
 
 # A number has no end of its own, so white space may follow it and ends it.
+REGEX_INT = r"[-+]?[0-9]+[ \n]*"
+REGEX_FLOAT = r"[-+]?[0-9]+(\.[0-9]+)?[ \n]*"
+REGEX_BOOL = "(True|False)"
+REGEX_STR = r'"[^"\\\n]*"'
 _DTYPES: dict[str, Constraint] = {
-    "int": Constraint("regex", r"[-+]?[0-9]+[ \n]*", NUMBER_STOPS),
-    "float": Constraint("regex", r"[-+]?[0-9]+(\.[0-9]+)?[ \n]*", NUMBER_STOPS),
-    "bool": Constraint("regex", "(True|False)"),
-    "str": Constraint("regex", r'"[^"\\\n]*"'),
+    "int": Constraint("regex", REGEX_INT, NUMBER_STOPS),
+    "float": Constraint("regex", REGEX_FLOAT, NUMBER_STOPS),
+    "bool": Constraint("regex", REGEX_BOOL),
+    "str": Constraint("regex", REGEX_STR),
 }
 
 
@@ -57,15 +57,7 @@ def regex_constraint(regex: Any) -> Constraint:
     """
     if not isinstance(regex, str) or not regex:
         raise reject("regex", regex, "a non-empty string")
-    try:
-        re.compile(regex)
-    except re.error as error:
-        raise ArgumentError(f"regex {regex!r} is malformed at position {error.pos}: {error.msg}") from error
-    for piece in PIECE.finditer(regex):
-        if BACK_REFERENCE.fullmatch(piece[0]):
-            raise ArgumentError(
-                f"regex {regex!r} refers back to a group at position {piece.start()}, which no automaton can follow"
-            )
+    check_regex("regex", regex)
     return Constraint("regex", regex)
 
 
@@ -79,9 +71,11 @@ def schema_constraint(schema: Any) -> Constraint:
         # Imported here: a program without pydantic models does not pay for loading it.
         from pydantic import BaseModel
 
+        from sgl.output_schema import OutputSchema
+
         if not issubclass(schema, BaseModel):
             raise reject("json_schema", schema, "a dict, JSON text, or a pydantic model class")
-        return Constraint("json_schema", json.dumps(schema.model_json_schema()))
+        return Constraint("json_schema", json.dumps(schema.model_json_schema(schema_generator=OutputSchema)))
     if isinstance(schema, dict):
         try:
             text = json.dumps(schema)
@@ -101,3 +95,30 @@ def schema_constraint(schema: Any) -> Constraint:
         raise reject("json_schema", schema, "a JSON object")
     check_schema(parsed)
     return Constraint("json_schema", schema)
+
+
+def ebnf_constraint(ebnf: Any) -> Constraint:
+    """The constraint of `gen(ebnf=...)`; the server reads the grammar.
+
+    Raises:
+        ArgumentError: not a string, or empty.
+    """
+    if not isinstance(ebnf, str) or not ebnf:
+        raise reject("ebnf", ebnf, "a grammar as a non-empty string")
+    return Constraint("ebnf", ebnf)
+
+
+def structural_tag_constraint(tag: Any) -> Constraint:
+    """The constraint of `gen(structural_tag=...)`: a dict or JSON text; the server reads it.
+
+    Raises:
+        ArgumentError: neither, or no JSON object.
+    """
+    try:
+        text = tag if isinstance(tag, str) else json.dumps(tag)
+        parsed = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"structural_tag is not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise reject("structural_tag", tag, "a dict, or a JSON object as text")
+    return Constraint("structural_tag", text)

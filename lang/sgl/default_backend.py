@@ -3,9 +3,9 @@
 Set in a context (a task, a thread with a copied context) it holds there; elsewhere the latest one set anywhere holds,
 so threads and notebook cells that start with an empty context find it too.
 
-Besides this context variable and the holder of the latest one, the language keeps two things for the whole process:
-here, what is known of the models of engines, so that `run(backend=engine)` asks once and not in every run; and the
-event loop thread (`event_loop.py`).
+Besides this context variable and the holder of the latest one, the language keeps three things for the whole process:
+here, what is known of the models of engines, so that `run(backend=engine)` asks once and not in every run; the event
+loop thread (`event_loop.py`); and the settings that programs know as `global_config` (`process_config.py`).
 """
 
 from contextvars import ContextVar
@@ -52,10 +52,15 @@ def resolve_backend(backend: Any | None) -> Backend:
     """
     if backend is not None:
         return as_backend(backend)
-    default = _default_backend.get() or _latest.backend
+    default = default_backend_or_none()
     if default is None:
         raise SglError("no backend: call sgl.set_default_backend(...), or pass backend=... to run")
     return default
+
+
+def default_backend_or_none() -> Backend | None:
+    """The default backend; None where none was set."""
+    return _default_backend.get() or _latest.backend
 
 
 def as_backend(backend: Any) -> Backend:

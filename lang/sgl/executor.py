@@ -8,14 +8,13 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from sgl.backends.base import Message
 from sgl.errors import ArgumentError
 from sgl.ir import role_after
 from sgl.node_queue import AppendJoined, NodeQueue, Operation, RunNode, StartBranches, ended
 from sgl.recording import Recording
 from sgl.run_context import RunContext
 from sgl.seeds import Seeds
-from sgl.transcript import Transcript
+from sgl.transcript import Addition, Transcript
 
 
 class StateExecutor:
@@ -77,9 +76,9 @@ class StateExecutor:
         self.queue.submit([StartBranches(tuple(branch.queue for branch in branches))])
         return branches
 
-    def append_joined(self, text: str, messages: list[Message]) -> None:
-        """Put a joined branch's text behind."""
-        self.queue.submit([AppendJoined(text, messages)])
+    def append_joined(self, addition: Addition) -> None:
+        """Put behind what came to a joined branch."""
+        self.queue.submit([AppendJoined(addition)])
 
     def close(self) -> None:
         """Take no more nodes: the state was joined."""

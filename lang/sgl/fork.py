@@ -118,7 +118,7 @@ class BranchGroup(Generic[BranchT]):
                 raise ArgumentError(f"branch {index} is joined with role {executor.open_role!r} open")
         for executor, error in zip(executors, errors, strict=True):
             if error is None:
-                self._parent.executor.append_joined(*executor.queue.added())
+                self._parent.executor.append_joined(executor.queue.added())
 
 
 class ProgramStateGroup(BranchGroup[BranchT]):

@@ -13,6 +13,7 @@ from sgl.event_loop import event_loop_thread
 from sgl.inline_call import call_inline
 from sgl.ir import Concat
 from sgl.prefix_warmup import PrefixWarmup
+from sgl.process_config import global_config
 from sgl.program_run import Body, ProgramRun, is_async
 from sgl.program_signature import BoundCall, ProgramSignature
 from sgl.program_state import ProgramState
@@ -74,11 +75,15 @@ class Function:
         Args:
             *args: Arguments of the function, behind the state.
             **kwargs: Arguments of the function by name, and run options.  For gens that do not say their own:
-                max_new_tokens (128), stop, stop_token_ids, temperature (1.0), top_p (1.0), top_k (-1), min_p (0.0),
-                ignore_eos (False), return_logprob (False), seed, min_new_tokens, frequency_penalty, presence_penalty,
-                repetition_penalty, logit_bias.  And backend (the default one); stream (False); use_thread (True; False:
+                max_new_tokens (128), n (1), stop, stop_regex, stop_token_ids, temperature (1.0), top_p (1.0),
+                top_k (-1), min_p (0.0), ignore_eos (False), return_logprob (False), logprob_start_len,
+                top_logprobs_num, token_ids_logprob, return_text_in_logprobs, seed, min_new_tokens, frequency_penalty,
+                presence_penalty, repetition_penalty, logit_bias, priority, lora_path.
+                And backend (the default one); stream (False); use_thread (True; False:
                 appending waits, and raises where it fails); messages (a list of `{"role", "content"}` that the state
-                begins with); record (False; True: keep what the run does in the state's `recording`).
+                begins with); record (False; True: keep what the run does in the state's `recording`); choices_method
+                (how selects pick that do not say); chat_template (a `ChatTemplate` in place of the served model's
+                own); num_api_spec_tokens (see `function`).
 
         Raises:
             TypeError: the arguments do not fit the function.
@@ -247,15 +252,15 @@ class Function:
         for index in range(len(items)):
             # Checked now, and bound again when it runs: a long batch keeps nothing for each item that waits.
             call_of(index)
-        warmup = PrefixWarmup() if len(items) > 1 else None
+        warmup = PrefixWarmup() if len(items) > 1 and global_config.enable_precache_with_tracing else None
         return (lambda index: ProgramRun(self._body, call_of(index), base, self._notice, warmup)), len(items)
 
 
 @overload
-def function(body: Body) -> Function: ...
+def function(func: Body, num_api_spec_tokens: int | None = None) -> Function: ...
 @overload
-def function() -> Callable[[Body], Function]: ...
-def function(body: Body | None = None) -> Function | Callable[[Body], Function]:
+def function(func: None = None, num_api_spec_tokens: int | None = None) -> Callable[[Body], Function]: ...
+def function(func: Body | None = None, num_api_spec_tokens: int | None = None) -> Function | Callable[[Body], Function]:
     """Make a program of a function, with or without parentheses.
 
     The function's first parameter, usually called `s`, gets the state; the others are the program's arguments.
@@ -269,5 +274,14 @@ def function(body: Body | None = None) -> Function | Callable[[Body], Function]:
         print(capital("France")["answer"])
 
     An `async def` function awaits what it reads, as in `await s["answer"]`, and needs no thread while it waits.
+
+    Args:
+        func: The function.
+        num_api_spec_tokens: For vendors that bill by the call: a call asks for at least so many tokens and without the
+            stops of its gen, and the constants and gens behind it use up that text as long as it says what they say;
+            where it does not, calls are made as without it.  A chat model's reply must hold the whole message, so what
+            is appended together is matched together, and asked for up to three times.  Cannot be streamed.  Without
+            effect on servers that cache prefixes: a call costs what it generates there.
     """
-    return Function if body is None else Function(body)
+    options = RunOptions().updated({"num_api_spec_tokens": num_api_spec_tokens})
+    return functools.partial(Function, options=options) if func is None else Function(func, options=options)

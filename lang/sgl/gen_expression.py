@@ -3,8 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sgl.choices import token_length_normalized
-from sgl.constraints import Constraint, dtype_constraint, regex_constraint, schema_constraint
+from sgl.choices import check_choices_method
+from sgl.constraints import (
+    Constraint,
+    dtype_constraint,
+    ebnf_constraint,
+    regex_constraint,
+    schema_constraint,
+    structural_tag_constraint,
+)
 from sgl.errors import ArgumentError, reject
 from sgl.ir import Gen, Select, ToolGen, caller_source
 from sgl.output_types import OutputType, output_type
@@ -15,6 +22,8 @@ CONSTRAINTS: dict[str, Callable[[Any], Constraint]] = {
     "dtype": dtype_constraint,
     "regex": regex_constraint,
     "json_schema": schema_constraint,
+    "ebnf": ebnf_constraint,
+    "structural_tag": structural_tag_constraint,
 }
 SHOWN_AS = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens"}
 TOOL_OPTIONS = ("tool_choice", "parallel_tool_calls", "run_tools")
@@ -45,6 +54,8 @@ def build_gen(options: dict[str, Any]) -> Gen | Select:
     settings = {name: given[SHOWN_AS.get(name, name)] for name in SAMPLING_FIELDS if SHOWN_AS.get(name, name) in given}
     sampling = check_sampling(settings, shown_as=SHOWN_AS)
     toolset = _toolset(given)
+    if toolset is not None and sampling.n not in (None, 1):
+        raise ArgumentError(f"gen sets tools and n = {sampling.n}; a gen with tools has one output")
     constraint, kind = _constraint(given)
     node = Gen(
         name=_check_name(given.get("name")),
@@ -71,12 +82,10 @@ def build_select(name: Any, choices: Any, method: Any) -> Select:
             raise reject(f"choices[{index}]", choice, "a non-empty string")
         if choice in choices[:index]:
             raise ArgumentError(f"choices[{index}] is {choice!r}, which is in choices twice")
-    if method is not None and not callable(method):
-        raise reject("choices_method", method, "a choices method such as sgl.greedy_token_selection")
     return Select(
         name=_check_name(name),
         choices=tuple(choices),
-        method=method or token_length_normalized,
+        method=None if method is None else check_choices_method(method),
         source=caller_source(),
     )
 

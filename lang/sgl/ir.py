@@ -12,10 +12,12 @@ from sgl.choices import ChoicesMethod
 from sgl.constraints import Constraint
 from sgl.errors import ArgumentError
 from sgl.output_types import OutputType
+from sgl.reasoning import Thinking
 from sgl.sampling import SamplingParams
 from sgl.tools import ToolSet
 
 Role = Literal["system", "user", "assistant"]
+MediaKind = Literal["image", "video"]
 
 
 class Expr:
@@ -49,6 +51,7 @@ class Gen(Expr):
         output_type: What the output is read as; None for text.
         post: Makes the value of a variable out of what was read.
         timeout_s: Seconds that a request may take; None for as long as it takes.
+        thinking: How it thinks before it answers; None where that is not told apart.
         source: `file:line` where the expression was built.
     """
 
@@ -58,6 +61,7 @@ class Gen(Expr):
     output_type: OutputType | None = None
     post: Callable[[Any], Any] | None = None
     timeout_s: float | None = None
+    thinking: Thinking | None = None
     source: str = field(compare=False)
 
 
@@ -79,14 +83,27 @@ class Select(Expr):
     Attributes:
         name: Variable that gets the picked choice.
         choices: At least one, distinct, none empty.
-        method: How scores become a pick.
+        method: How scores become a pick; None for what the run says.
         source: `file:line` where the expression was built.
     """
 
     name: str | None
     choices: tuple[str, ...]
-    method: ChoicesMethod
+    method: ChoicesMethod | None
     source: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Media(Expr):
+    """An image, or a video as some of its frames.
+
+    Attributes:
+        kind: What it is.
+        urls: Where its images are: addresses, or data URLs that hold them.
+    """
+
+    kind: MediaKind
+    urls: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,7 +120,7 @@ class RoleEnd(Expr):
     role: Role
 
 
-Node = Text | Gen | Select | RoleBegin | RoleEnd
+Node = Text | Gen | Select | Media | RoleBegin | RoleEnd
 
 
 @dataclass(frozen=True)
@@ -123,7 +140,7 @@ def flatten(value: Any) -> Sequence[Node]:
         return (Text(value),) if value else ()
     if isinstance(value, Concat):
         return value.parts
-    if isinstance(value, Text | Gen | Select | RoleBegin | RoleEnd):
+    if isinstance(value, Text | Gen | Select | Media | RoleBegin | RoleEnd):
         return (value,)
     hint = "; convert it with str(...)" if isinstance(value, int | float) else ""
     raise ArgumentError(

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakSet
 
-from sgl.backends.base import Message
 from sgl.errors import ProgramError, SglError
 from sgl.ir import Gen, Node, RoleBegin, RoleEnd, Select, Text
 from sgl.node_runner import NodeRunner
@@ -19,7 +18,7 @@ from sgl.recording import StateRecorder
 from sgl.run_context import RunContext
 from sgl.sampling import SamplingParams
 from sgl.seeds import Seeds
-from sgl.transcript import Transcript
+from sgl.transcript import Addition, Transcript
 from sgl.variable import Variable
 
 
@@ -31,11 +30,22 @@ class RunNode:
         node: What to run.
         variable: What it fills.
         sampling: Settings for a gen that does not say its own.
+        thinking: What gets the thinking of a gen that separates it.
+        following: The nodes that were appended together with it and stand behind it, where a gen speculates.
     """
 
     node: Node
     variable: Variable | None
     sampling: SamplingParams
+    thinking: Variable | None = None
+    following: tuple[Node, ...] = ()
+
+    @property
+    def variables(self) -> "tuple[Variable, ...]":
+        """What it fills, in the order of the program."""
+        if self.variable is None:
+            return ()
+        return (self.variable,) if self.thinking is None else (self.thinking, self.variable)
 
 
 @dataclass(frozen=True)
@@ -47,10 +57,9 @@ class StartBranches:
 
 @dataclass(frozen=True)
 class AppendJoined:
-    """Put a branch's text behind, with the messages that it closed."""
+    """Put behind what came to a branch."""
 
-    text: str
-    messages: list[Message]
+    addition: Addition
 
 
 @dataclass(frozen=True)
@@ -59,12 +68,22 @@ class BeginCapture:
 
     variable: Variable
 
+    @property
+    def variables(self) -> "tuple[Variable, ...]":
+        """What it fills."""
+        return (self.variable,)
+
 
 @dataclass(frozen=True)
 class EndCapture:
     """Here it ends."""
 
     variable: Variable
+
+    @property
+    def variables(self) -> "tuple[Variable, ...]":
+        """What it fills."""
+        return (self.variable,)
 
 
 Operation = RunNode | StartBranches | AppendJoined | BeginCapture | EndCapture
@@ -109,11 +128,10 @@ class NodeQueue:
         """What the state has come to so far; read it under the run's lock."""
         return self._runner.transcript if self._runner is not None else Transcript()
 
-    def added(self) -> tuple[str, list[Message]]:
-        """The text and the messages that came after the state began."""
+    def added(self) -> Addition:
+        """What came after the state began."""
         with self._context.progress.look():
-            num_chars, num_messages = self._num_inherited
-            return self.transcript.text[num_chars:], self.transcript.messages[num_messages:]
+            return self.transcript.added_since(*self._num_inherited)
 
     def begin(self, transcript: Transcript, *, recorded_below: StateRecorder | None = None) -> None:
         """Start from a transcript; what was submitted before runs now.
@@ -183,7 +201,7 @@ class NodeQueue:
         while self._waiting:
             operation = self._waiting[0]
             if isinstance(operation, AppendJoined):
-                runner.append_joined(operation.text, operation.messages)
+                runner.append_joined(operation.addition)
             elif isinstance(operation, RunNode) and isinstance(operation.node, Text):
                 runner.append(operation.node.value)
             else:
@@ -213,13 +231,19 @@ class NodeQueue:
     async def _run(self, runner: NodeRunner, operation: Operation) -> None:
         match operation:
             case RunNode():
-                await runner.run(operation.node, operation.variable, operation.sampling)
+                await runner.run(
+                    operation.node,
+                    operation.variable,
+                    operation.sampling,
+                    thinking=operation.thinking,
+                    following=operation.following,
+                )
             case BeginCapture():
                 runner.begin_capture(operation.variable)
             case EndCapture():
                 runner.end_capture(operation.variable)
             case AppendJoined():
-                runner.append_joined(operation.text, operation.messages)
+                runner.append_joined(operation.addition)
             case StartBranches():
                 if len(operation.branches) > 1:
                     await runner.commit()
@@ -230,8 +254,9 @@ class NodeQueue:
         """Pass the state's error on to all that would have come of these operations."""
         assert self._error is not None, "only a failed state discards"
         for operation in operations:
-            if isinstance(operation, RunNode | BeginCapture | EndCapture) and operation.variable is not None:
-                operation.variable.fail(self._error)
+            if isinstance(operation, RunNode | BeginCapture | EndCapture):
+                for variable in operation.variables:
+                    variable.fail(self._error)
             elif isinstance(operation, StartBranches):
                 for branch in operation.branches:
                     branch.fail(self._error, with_branches=False)

@@ -1,7 +1,8 @@
 """OutputType: from a Python type to the constraint of a gen, and from the text to a value of the type.
 
-int, float, bool, None, date, time, datetime, a Literal, an Enum, and unions of these are scalars; list, dict, tuple,
-dataclass, TypedDict, pydantic model and anything else that pydantic has a schema for is structured; str is any text.
+int, float, bool, None, date, time, datetime, Decimal, UUID, a Literal, an Enum, and unions of these are scalars; list,
+dict, tuple, dataclass, TypedDict, pydantic model and anything else that pydantic has a schema for is structured, also
+where it refers to itself; str is any text.  A regex term or schema of package `outlines` is text of its form.
 An output that was cut raises `TruncatedError` where it is read; `s.get(name, str)` is its text.
 
 Scalars are written the way Python shows them and constrained by a regex; everything else is JSON, with the schema and
@@ -13,19 +14,24 @@ import enum
 import inspect
 import json
 import re
+import sys
 import types
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin
 
-from sgl.constraints import NUMBER_STOPS, Constraint
+from sgl.constraints import NUMBER_STOPS, Constraint, regex_constraint
 from sgl.errors import ArgumentError, reject
 
 INT = "-?[0-9]+"
 FLOAT = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 DATE = "[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 TIME = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+DECIMAL = r"-?[0-9]+(\.[0-9]+)?"
+UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,8 @@ _SCALARS: dict[Any, _Scalar] = {
     bool: _Scalar(1, "True|False", lambda text: text == "True"),
     int: _Scalar(3, INT, int),
     float: _Scalar(4, FLOAT, float),
+    uuid.UUID: _Scalar(2, UUID, uuid.UUID),
+    Decimal: _Scalar(5, DECIMAL, Decimal),
     datetime.date: _Scalar(2, DATE, datetime.date.fromisoformat),
     datetime.time: _Scalar(2, TIME, datetime.time.fromisoformat),
     datetime.datetime: _Scalar(2, f"{DATE}T{TIME}", datetime.datetime.fromisoformat),
@@ -76,8 +84,9 @@ def output_type(wanted: Any) -> OutputType:
     """The output type of `gen(type=wanted)`.
 
     Args:
-        wanted: int, float, bool, str, None, date, time, datetime, a Literal, an Enum class, a union of these; or
-            anything that pydantic has a JSON Schema for (list, dict, tuple, dataclass, TypedDict, model, Annotated).
+        wanted: int, float, bool, str, None, date, time, datetime, Decimal, UUID, a Literal, an Enum class, a union of
+            these; anything that pydantic has a JSON Schema for (list, dict, tuple, dataclass, TypedDict, model,
+            Annotated); or a term of `outlines.types`.
 
     Raises:
         ArgumentError: no schema can be made of it.
@@ -96,13 +105,16 @@ def _new_output_type(wanted: Any) -> OutputType:
         raise reject("type", wanted, "a type")
     if wanted is str:
         return OutputType(name, None, str)
+    outlines_type = _outlines_type(wanted)
+    if outlines_type is not None:
+        return outlines_type
     scalars = _scalars(wanted)
     if scalars is None:
         return _json_type(name, wanted)
     ordered = sorted(scalars, key=lambda scalar: scalar.rank)
     pattern = "|".join(f"({scalar.pattern})" for scalar in ordered)
     stops: tuple[str, ...] = ()
-    if wanted in (int, float):
+    if wanted in (int, float, Decimal):
         # Numbers have no end of their own: white space lets the model end them.
         pattern, stops = f"{ordered[0].pattern}[ \n]*", NUMBER_STOPS
 
@@ -140,14 +152,31 @@ def _constant(value: Any) -> _Scalar:
     return _Scalar(0, re.escape(text), lambda _: value)
 
 
+def _outlines_type(wanted: Any) -> OutputType | None:
+    """The type of a term of package outlines, which is there where its terms are; None for anything else."""
+    module = type(wanted).__module__
+    if module != "outlines.types.dsl":
+        return None
+    kind = type(wanted).__name__
+    if kind == "JsonSchema":
+        return OutputType("outlines JsonSchema", Constraint("json_schema", wanted.schema), json.loads, is_json=True)
+    try:
+        pattern: str = sys.modules[module].to_regex(wanted)
+    except (TypeError, NotImplementedError) as error:
+        raise ArgumentError(f"type is an outlines {kind}, which is no regex: {error}") from error
+    return OutputType(f"outlines {kind}", regex_constraint(pattern), str)
+
+
 def _json_type(name: str, wanted: Any) -> OutputType:
     # Imported here: a program without such types does not pay for loading it.
     from pydantic import PydanticUserError, TypeAdapter
     from pydantic_core import SchemaError
 
+    from sgl.output_schema import OutputSchema
+
     try:
         adapter = TypeAdapter(wanted)
-        schema = adapter.json_schema()
+        schema = adapter.json_schema(schema_generator=OutputSchema)
     except (PydanticUserError, SchemaError, NameError) as error:
         raise ArgumentError(f"type {name} has no JSON Schema: {error}") from error
     return OutputType(name, Constraint("json_schema", json.dumps(schema)), adapter.validate_json, is_json=True)

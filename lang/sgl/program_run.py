@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sgl.async_state import AsyncProgramState
+from sgl.backends.base import Backend
 from sgl.capability_check import check_sampling_supported
 from sgl.default_backend import resolve_backend
 from sgl.errors import ArgumentError, ProgramError, SglError
@@ -14,11 +15,13 @@ from sgl.event_loop import event_loop_thread
 from sgl.executor import StateExecutor
 from sgl.node_queue import ended
 from sgl.prefix_warmup import PrefixWarmup
+from sgl.process_config import global_config
 from sgl.program_signature import BoundCall
 from sgl.program_state import ProgramState
 from sgl.recording import Recording, current_recording
 from sgl.run_context import DefaultLimitNotice, RunContext
 from sgl.run_options import RunOptions
+from sgl.run_settings import RunSettings
 from sgl.scope import StateScope
 from sgl.seeds import Seeds
 from sgl.transcript import Transcript
@@ -60,6 +63,7 @@ class ProgramRun:
             backend=backend,
             loop=event_loop_thread(),
             stream=options.stream,
+            settings=_settings(options, backend),
             notice=notice,
             warmup=warmup,
             recorder=recording.new_run(body.__name__) if recording is not None else None,
@@ -136,6 +140,9 @@ class ProgramRun:
         state = ProgramState(self._scope, is_inline=self._is_inline)
         try:
             self._executor.ret_value = self._body(state, *self._call.args, **self._call.kwargs)
+            if self._context.settings.prints_text:
+                state.error()
+                print(state.text(partial=True))
         except BaseException as error:
             self._fail(error)
             raise
@@ -146,6 +153,9 @@ class ProgramRun:
         state = AsyncProgramState(self._scope)
         try:
             self._executor.ret_value = await self._body(state, *self._call.args, **self._call.kwargs)
+            if self._context.settings.prints_text:
+                await state.error()
+                print(await state.text(partial=True))
         except BaseException as error:
             self._fail(error)
             raise
@@ -161,6 +171,33 @@ class ProgramRun:
 
     def _fail(self, error: BaseException) -> None:
         self._executor.queue.fail(explain_body_error(self._body, self._context.program, error), with_branches=True)
+
+
+def _settings(options: RunOptions, backend: Backend) -> RunSettings:
+    """What holds for all nodes of a run.
+
+    Raises:
+        ArgumentError: the run streams and speculates.
+    """
+    # Where the backend caches prefixes, a call costs what it generates: nothing is saved by asking for more.
+    speculates = options.num_api_spec_tokens is not None and backend.capabilities.can_speculate
+    if speculates and options.stream:
+        raise ArgumentError(
+            f"num_api_spec_tokens is {options.num_api_spec_tokens} and stream is True: speculation waits for whole "
+            "replies; set one of them"
+        )
+    if options.chat_template is not None and backend.capabilities.takes_messages:
+        raise ArgumentError(
+            f"chat_template is {options.chat_template.name!r}, and {backend.capabilities.shown_as} takes messages: its "
+            "server puts the text around them"
+        )
+    return RunSettings(
+        choices_method=options.choices_method or global_config.choices_method,
+        chat_template=options.chat_template or backend.chat_template,
+        num_api_spec_tokens=options.num_api_spec_tokens if speculates else None,
+        prints_text=global_config.verbosity >= 2,
+        shows_special_tokens=not global_config.skip_special_tokens_in_output,
+    )
 
 
 def is_async(body: Body) -> bool:

@@ -42,6 +42,10 @@ class ProgramState(BaseState):
         """
         return self._scope.settled_variable(name).value
 
+    def get_var(self, name: str) -> Any:
+        """The value of a variable; the same as `s[name]`."""
+        return self[name]
+
     def get(self, name: str, wanted: Any) -> Any:
         """The value of a variable as another type, as in `s.get("x", int)` or `s.get("x", Person)`; waits for it.
 
@@ -106,21 +110,26 @@ class ProgramState(BaseState):
         self._scope.context.wait_for(self._scope.is_settled)
         return self._scope.executor.queue.error
 
-    def fork(self, size: int = 1) -> "ProgramStateGroup[ProgramState]":
+    def fork(self, size: int = 1, position_ids_offset: Any = None) -> "ProgramStateGroup[ProgramState]":
         """Branches that go on from here, each on its own, sharing this state's prefix in the cache.
 
         Legal at any point: before any text, inside a role, while gens still run.
 
         Args:
             size: Number of branches.
+            position_ids_offset: Has no effect; taken so that programs that pass it run.
         """
         scopes = self._fork_scopes(size)
         branches = [ProgramState(scope, is_inline=self._is_inline) for scope in scopes]
         return ProgramStateGroup(parent=self._scope, branches=branches, scopes=scopes)
 
     @contextmanager
-    def copy(self) -> Iterator["ProgramState"]:
-        """`with s.copy() as branch:` is a fork of one that is joined, by gathering, at the end of the block."""
+    def copy(self, position_ids_offset: Any = None) -> Iterator["ProgramState"]:
+        """`with s.copy() as branch:` is a fork of one that is joined, by gathering, at the end of the block.
+
+        Args:
+            position_ids_offset: As in `fork`.
+        """
         group = self.fork(1)
         yield group[0]
         group.join()
@@ -149,7 +158,7 @@ class ProgramState(BaseState):
                 yield (latest := partial)
         yield self[var_name]
 
-    def text_async_iter(self, var_name: str | None = None, *, return_meta_data: bool = False) -> AsyncIterator[Any]:
+    def text_async_iter(self, var_name: str | None = None, return_meta_data: bool = False) -> AsyncIterator[Any]:
         """`text_iter` for `async for`, on any event loop.
 
         Args:

@@ -9,6 +9,7 @@ from sgl.event_loop import EventLoopThread
 from sgl.prefix_warmup import PrefixWarmup
 from sgl.progress import Progress
 from sgl.recording import RunRecorder
+from sgl.run_settings import RunSettings
 from sgl.sampling import RUN_DEFAULTS
 from sgl.usage import Usage
 
@@ -44,6 +45,7 @@ class RunContext:
         backend: Takes the calls.
         loop: Runs the nodes.
         stream: Whether gens stream and the state is handed out before the body ends.
+        settings: What holds for all nodes besides sampling.
         notice: The program's warning about the default limit.
         warmup: What the items of a batch share; None outside of batches.
         recorder: Keeps what the run does; None where nothing is recorded.
@@ -60,6 +62,7 @@ class RunContext:
         backend: Backend,
         loop: EventLoopThread,
         stream: bool,
+        settings: RunSettings,
         notice: DefaultLimitNotice,
         warmup: PrefixWarmup | None = None,
         recorder: RunRecorder | None = None,
@@ -68,6 +71,7 @@ class RunContext:
         self.backend = backend
         self.loop = loop
         self.stream = stream
+        self.settings = settings
         self.notice = notice
         self.warmup = warmup
         self.recorder = recorder

@@ -3,14 +3,32 @@
 What `gen` says wins over what `run` says, which wins over `RUN_DEFAULTS`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sgl.errors import reject
+from sgl.errors import ArgumentError, reject
+from sgl.regex_check import check_regex
 
 MAX_TOKENS_LIMIT = 2**31 - 1
 MAX_SEED = 2**63 - 1
+MAX_PRIORITY = 2**31 - 1
+MAX_SAMPLES = 128
+MAX_STOP_REGEXES = 8
+MAX_TOP_LOGPROBS = 100
+MAX_PROBE_IDS = 1000
+
+REQUEST_FIELDS = (
+    "return_logprob",
+    "logprob_start_len",
+    "top_logprobs_num",
+    "token_ids_logprob",
+    "return_text_in_logprobs",
+    "priority",
+    "lora_path",
+)
+"""Settings that are fields of a native request beside its `sampling_params`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,9 +36,11 @@ class SamplingParams:
     """Sampling settings; build one from user values with `check_sampling`.
 
     Attributes:
+        n: How many outputs are drawn; with more than one the variable is a list, and the state goes on with the first.
         max_new_tokens: Limit on generated tokens.
         min_new_tokens: Until then no token that would end the output may come.
         stop: Strings that end the output; the match is cut off.
+        stop_regex: Regexes; the output ends with the first match of one, which is cut off.
         stop_token_ids: Token ids that end the output.
         temperature: 0 picks the most likely token.
         top_p, top_k, min_p: Filters on the distribution; 1.0, -1 and 0.0 turn them off.
@@ -30,11 +50,19 @@ class SamplingParams:
         seed: Makes draws repeatable.
         ignore_eos: Go on after the end-of-sequence token.
         return_logprob: Put the log probabilities of the output into the meta info.
+        logprob_start_len: First prompt position whose log probability is put there too; -1 for none.
+        top_logprobs_num: How many of the likeliest tokens are listed wherever a log probability is.
+        token_ids_logprob: Ids whose log probabilities are listed there besides.
+        return_text_in_logprobs: Show the text of the tokens there.
+        priority: Larger ones run first among the requests that wait for the server.
+        lora_path: Adapter of the model; no backend has any yet.
     """
 
+    n: int | None = None
     max_new_tokens: int | None = None
     min_new_tokens: int | None = None
     stop: tuple[str, ...] | None = None
+    stop_regex: tuple[str, ...] | None = None
     stop_token_ids: tuple[int, ...] | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -47,6 +75,12 @@ class SamplingParams:
     seed: int | None = None
     ignore_eos: bool | None = None
     return_logprob: bool | None = None
+    logprob_start_len: int | None = None
+    top_logprobs_num: int | None = None
+    token_ids_logprob: tuple[int, ...] | None = None
+    return_text_in_logprobs: bool | None = None
+    priority: int | None = None
+    lora_path: str | None = None
 
     def over(self, base: "SamplingParams") -> "SamplingParams":
         """These settings where they say something, those of `base` elsewhere."""
@@ -59,20 +93,40 @@ class SamplingParams:
         return {name: value for name, value in self.__dict__.items() if value is not None}
 
     def to_protocol(self) -> dict[str, Any]:
-        """The `sampling_params` object of a native request (without `return_logprob`, a field of the request)."""
-        payload = {name: list(value) if isinstance(value, tuple) else value for name, value in self.given().items()}
-        payload.pop("return_logprob", None)
+        """The `sampling_params` object of a native request."""
+        payload = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self.given().items()
+            if name not in REQUEST_FIELDS
+        }
         if "logit_bias" in payload:
             payload["logit_bias"] = {str(token_id): bias for token_id, bias in payload["logit_bias"]}
         if "seed" in payload:
             payload["sampling_seed"] = payload.pop("seed")
         return payload
 
+    def request_fields(self) -> dict[str, Any]:
+        """What a native request says beside its `sampling_params`; asking for any log probability asks for all."""
+        fields: dict[str, Any] = {}
+        starts = self.logprob_start_len is not None and self.logprob_start_len >= 0
+        if self.return_logprob or starts or self.top_logprobs_num or self.token_ids_logprob:
+            fields = {"return_logprob": True, "return_text_in_logprobs": self.return_text_in_logprobs is not False}
+            if starts:
+                fields["logprob_start_len"] = self.logprob_start_len
+            if self.top_logprobs_num:
+                fields["top_logprobs_num"] = self.top_logprobs_num
+            if self.token_ids_logprob:
+                fields["token_ids_logprob"] = list(self.token_ids_logprob)
+        if self.priority is not None:
+            fields["priority"] = self.priority
+        return fields
+
 
 NOTHING_SAID = SamplingParams()
 SAMPLING_FIELDS = tuple(field.name for field in fields(SamplingParams))
 
 RUN_DEFAULTS = SamplingParams(
+    n=1,
     max_new_tokens=128,
     stop=(),
     stop_token_ids=(),
@@ -140,11 +194,35 @@ def _stops(name: str, value: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
+def _stop_regexes(name: str, value: Any) -> tuple[str, ...]:
+    regexes = _stops(name, value)
+    if len(regexes) > MAX_STOP_REGEXES:
+        raise reject(name, value, f"at most {MAX_STOP_REGEXES} regexes")
+    for regex in regexes:
+        check_regex(name, regex)
+        if re.compile(regex).match("") is not None:
+            raise ArgumentError(f"{name} {regex!r} matches the empty text, which is everywhere")
+    return regexes
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise reject(name, value, "a non-empty string")
+    return value
+
+
 def _token_ids(name: str, value: Any) -> tuple[int, ...]:
     items = [value] if _is_int(value) else value
     if not isinstance(items, list | tuple) or not all(_is_int(item) and item >= 0 for item in items):
         raise reject(name, value, "a token id or a list of token ids")
     return tuple(items)
+
+
+def _probe_ids(name: str, value: Any) -> tuple[int, ...]:
+    ids = _token_ids(name, value)
+    if len(ids) > MAX_PROBE_IDS:
+        raise reject(name, value, f"at most {MAX_PROBE_IDS} token ids")
+    return ids
 
 
 def _logit_bias(name: str, value: Any) -> tuple[tuple[int, float], ...]:
@@ -162,9 +240,11 @@ def _logit_bias(name: str, value: Any) -> tuple[tuple[int, float], ...]:
 
 
 _CHECKS: dict[str, Check] = {
+    "n": _integer(1, MAX_SAMPLES),
     "max_new_tokens": _integer(0, MAX_TOKENS_LIMIT),
     "min_new_tokens": _integer(0, MAX_TOKENS_LIMIT),
     "stop": _stops,
+    "stop_regex": _stop_regexes,
     "stop_token_ids": _token_ids,
     "temperature": _number("a number from 0 to 100", lambda x: 0.0 <= x <= 100.0),
     "top_p": _number("a number above 0, at most 1", lambda x: 0.0 < x <= 1.0),
@@ -177,4 +257,10 @@ _CHECKS: dict[str, Check] = {
     "seed": _integer(0, MAX_SEED),
     "ignore_eos": _boolean,
     "return_logprob": _boolean,
+    "logprob_start_len": _integer(-1, MAX_TOKENS_LIMIT),
+    "top_logprobs_num": _integer(0, MAX_TOP_LOGPROBS),
+    "token_ids_logprob": _probe_ids,
+    "return_text_in_logprobs": _boolean,
+    "priority": _integer(-MAX_PRIORITY, MAX_PRIORITY),
+    "lora_path": _text,
 }

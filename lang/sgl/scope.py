@@ -6,14 +6,16 @@ called inline has a scope with variables of its own.
 """
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
-from sgl.backends.base import EVERYTHING, Message
+from sgl.backends.base import Message
 from sgl.capability_check import check_node
 from sgl.errors import ArgumentError, UnknownVariableError
 from sgl.executor import StateExecutor
-from sgl.ir import Gen, Node, Select, flatten
+from sgl.ir import Gen, Media, Node, Select, flatten
 from sgl.node_queue import BeginCapture, EndCapture, Operation, RunNode
+from sgl.reasoning import thinking_variable
 from sgl.run_context import RunContext
 from sgl.sampling import SamplingParams
 from sgl.variable import Variable, VariableTable
@@ -61,11 +63,14 @@ class StateScope:
             UnsupportedError: the backend cannot do it.
         """
         nodes = flatten(value)
-        capabilities = self.context.backend.capabilities
-        if capabilities is not EVERYTHING:
-            for node in nodes:
-                check_node(node, capabilities)
-        self._take([RunNode(node, _variable_of(node), self.sampling) for node in nodes])
+        backend = self.context.backend
+        for node in nodes:
+            if isinstance(node, Gen | Select | Media):
+                check_node(node, backend)
+        if self.context.settings.num_api_spec_tokens is None:
+            self._take([self._operation(node) for node in nodes])
+        else:
+            self._take([self._operation(node, nodes[index + 1 :]) for index, node in enumerate(nodes)])
 
     def begin_capture(self, name: str) -> Variable:
         """A variable that gets all text from here to `end_capture`."""
@@ -145,6 +150,12 @@ class StateScope:
         with self.context.progress.look():
             return [dict(message) for message in self.executor.queue.transcript.messages]
 
+    def _operation(self, node: Node, following: Sequence[Node] = ()) -> RunNode:
+        if isinstance(node, Gen):
+            thinking = Variable(thinking_variable(node.name)) if node.thinking is not None else None
+            return RunNode(node, Variable(node.name), self.sampling, thinking, tuple(following))
+        return RunNode(node, Variable(node.name) if isinstance(node, Select) else None, self.sampling)
+
     def _may_grow(self) -> bool:
         return self.is_outside and self.context.may_grow
 
@@ -154,9 +165,9 @@ class StateScope:
             self.executor.append(operations)
             for operation in operations:
                 if isinstance(operation, RunNode | BeginCapture):
-                    variable = operation.variable
-                    if variable is not None and variable.name is not None:
-                        self.table.by_name[variable.name] = variable
+                    for variable in operation.variables:
+                        if variable.name is not None:
+                            self.table.by_name[variable.name] = variable
 
 
 def require_body_done(scope: StateScope) -> None:
@@ -169,7 +180,3 @@ def require_body_done(scope: StateScope) -> None:
         raise ArgumentError(
             f"program {scope.context.program!r} still runs: continue its state when its function has returned"
         )
-
-
-def _variable_of(node: Node) -> Variable | None:
-    return Variable(node.name) if isinstance(node, Gen | Select) else None

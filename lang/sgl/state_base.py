@@ -52,6 +52,10 @@ class BaseState:
         """Set a variable now."""
         self._scope.set_variable(name, value, is_gathered=False)
 
+    def set_var(self, name: str, value: Any) -> None:
+        """Set a variable now; the same as `s[name] = value`."""
+        self[name] = value
+
     def __contains__(self, name: object) -> bool:
         """Whether the variable has a value by now; never waits."""
         with self._scope.context.progress.look():

@@ -36,7 +36,10 @@ class Tool:
         self.name: str = function.__name__
         self.description = inspect.getdoc(function) or ""
         self._model = _arguments_model(self.name, function)
-        self.schema: dict[str, Any] = self._model.model_json_schema()
+        # Imported here: programs without tools do not pay for loading it.
+        from sgl.output_schema import OutputSchema
+
+        self.schema: dict[str, Any] = self._model.model_json_schema(schema_generator=OutputSchema)
         self.schema["additionalProperties"] = False
 
     @property

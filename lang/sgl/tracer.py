@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, Self
 
 from sgl.errors import TraceError
-from sgl.ir import Concat, Node, RoleBegin, RoleEnd, Text, flatten, role_after
+from sgl.ir import Concat, Media, Node, RoleBegin, RoleEnd, Text, flatten, role_after
 
 # Private-use characters around the label of a placeholder, wherever it is formatted into text.
 OPEN, CLOSE = "\ue0f0", "\ue0f1"
@@ -180,7 +180,7 @@ class TracerState:
         """See `BaseState`."""
         yield
 
-    def fork(self, size: int = 1) -> "TracerGroup":
+    def fork(self, size: int = 1, position_ids_offset: Any = None) -> "TracerGroup":
         """See `ProgramState`."""
         branches = [TracerState(Trace()) for _ in range(size)]
         for branch in branches:
@@ -188,7 +188,7 @@ class TracerState:
         self._trace.nodes.append(Branches(tuple(branch._trace for branch in branches)))
         return TracerGroup(branches)
 
-    def copy(self) -> "TracerCopy":
+    def copy(self, position_ids_offset: Any = None) -> "TracerCopy":
         """See `ProgramState`."""
         return TracerCopy(self.fork(1)[0])
 
@@ -260,5 +260,7 @@ def _describe(node: TracedNode) -> str:
             return f"text of {{{node.label}}}"
         case RoleBegin() | RoleEnd():
             return f"{'begin' if isinstance(node, RoleBegin) else 'end'} {node.role}"
+        case Media():
+            return f"{node.kind} of {len(node.urls)}"
     assert not isinstance(node, Branches), "branches are described line by line"
     return f"{type(node).__name__.lower()} {node.name!r} at {node.source}"

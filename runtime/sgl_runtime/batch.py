@@ -76,6 +76,8 @@ class Batch:
         wants_logprob: (B,) bool, whether the log probability of the drawn token is wanted.
         logprob_starts: (B,) first new token (index within the row's extend) whose log probability given what precedes
             it is wanted, -1 for none; never 0 unless the row has no prefix, in which case entry 0 is not defined.
+        top_nums: (B,) how many of the likeliest tokens are wanted where the row's log probability is; None: for no row.
+        probe_ids: For each row the int64 ids whose log probabilities are wanted there besides; None: for no row.
     """
 
     kind: Literal["extend", "decode"]
@@ -90,6 +92,8 @@ class Batch:
     wants_logprob: NDArray[np.bool_]
     logprob_starts: IntArray
     logit_edits: LogitEdits | None = None
+    top_nums: IntArray | None = None
+    probe_ids: tuple[NDArray[np.int64], ...] | None = None
 
     @property
     def size(self) -> int:
@@ -101,6 +105,28 @@ class Batch:
         """(B,) positions in the pool once this pass is done."""
         return self.prefix_lens + self.extend_lens
 
+    def wants_alternatives(self, row: int) -> bool:
+        """Whether log probabilities of other tokens than the one that comes are wanted in a row."""
+        has_top = self.top_nums is not None and bool(self.top_nums[row])
+        return has_top or (self.probe_ids is not None and len(self.probe_ids[row]) > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alternatives:
+    """Natural log probabilities of tokens that might have come at n positions of one row, under the plain softmax.
+
+    NaN where the position is the first of a context.
+
+    Attributes:
+        top_ids: (n, k) int64, the likeliest first.
+        top_logprobs: (n, k) float32.
+        probe_logprobs: (n, m) float32, of the ids that were asked for.
+    """
+
+    top_ids: NDArray[np.int64]
+    top_logprobs: NDArray[np.float32]
+    probe_logprobs: NDArray[np.float32]
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepOutput:
@@ -111,8 +137,12 @@ class StepOutput:
         logprobs: (B,) float32 natural log probability of the drawn tokens under the plain softmax; NaN: not wanted.
         input_logprobs: For each row None, or float32 log probabilities of its new tokens from logprob_starts on; the
             entry of a token at position 0 is NaN.
+        alternatives: For each row None, or those of the drawn token (n = 1); None: of no row.
+        input_alternatives: For each row None, or those of the positions of `input_logprobs`; None: of no row.
     """
 
     token_ids: NDArray[np.int64]
     logprobs: NDArray[np.float32]
     input_logprobs: tuple[NDArray[np.float32] | None, ...]
+    alternatives: tuple[Alternatives | None, ...] | None = None
+    input_alternatives: tuple[Alternatives | None, ...] | None = None

@@ -12,6 +12,21 @@ from typing import Literal
 from sgl_runtime.errors import ConfigError
 
 
+ReasoningParserName = Literal[
+    "deepseek-r1",
+    "deepseek-v3",
+    "glm45",
+    "gpt-oss",
+    "granite",
+    "kimi",
+    "kimi_k2",
+    "mistral",
+    "qwen3",
+    "qwen3-thinking",
+    "step3",
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerConfig:
     """The HTTP process.
@@ -21,6 +36,7 @@ class ServerConfig:
         port: TCP port to listen on.
         served_model_name: Name in /v1/models and in replies; the model path by default.
         chat_template: File with a Jinja chat template that replaces the model's own.
+        reasoning_parser: How the model marks its thinking, told to programs that separate it.
         log_level: Least severe lines that the log shows.
     """
 
@@ -28,6 +44,7 @@ class ServerConfig:
     port: int = 30000
     served_model_name: str | None = None
     chat_template: str | None = None
+    reasoning_parser: ReasoningParserName | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
@@ -93,13 +110,19 @@ class GrammarConfig:
     Attributes:
         json_whitespace: Where JSON output may hold white space: compact (nowhere), single_space (one space after each
             comma and colon), flexible (also line breaks and indentation).
+        json_additional_properties: Whether objects that list properties and say nothing about others may have others.
+        json_key_order: Whether properties come in the order in which the schema lists them, or in any.
         max_grammar_states: Most states that an automaton may have.
+        max_grammar_depth: Most arrays, objects and strings that an output may nest, one in another.
         grammar_cache_size: How many compiled grammars are kept.
         grammar_compile_timeout: Seconds after which a compilation is given up.
     """
 
     json_whitespace: Literal["compact", "single_space", "flexible"] = "single_space"
+    json_additional_properties: Literal["closed", "open"] = "closed"
+    json_key_order: Literal["definition", "any"] = "definition"
     max_grammar_states: int = 100_000
+    max_grammar_depth: int = 256
     grammar_cache_size: int = 1024
     grammar_compile_timeout: float = 30.0
 

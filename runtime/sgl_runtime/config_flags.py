@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -46,7 +46,8 @@ class ConfigFlag:
     def value_type(self) -> Any:
         """The type without `None`."""
         options = [option for option in get_args(self.type) if option is not NoneType]
-        return options[0] if get_origin(self.type) is UnionType else self.type
+        # `Literal[...] | None` is a Union, other types with None are a UnionType.
+        return options[0] if get_origin(self.type) in (Union, UnionType) else self.type
 
     def checked(self, value: Any) -> Any:
         """A value of this field's type.

@@ -89,6 +89,7 @@ class Engine:
         logprob_start_len: int | None = None,
         stream: bool = False,
         rid: str | list[str] | None = None,
+        **fields: Any,
     ) -> Any:
         """Generate, and wait for it.
 
@@ -100,14 +101,17 @@ class Engine:
             logprob_start_len: First prompt position whose log probability is wanted.
             stream: Return an iterator over the growing replies.
             rid: Request id.
+            **fields: Other fields of a request of docs/protocol.md, as in `top_logprobs_num=5` or `priority=1`.
 
         Returns:
-            The reply of `/generate`; for a batch a list of them; with `stream` an iterator.
+            The reply of `/generate`; for a batch, or where a prompt has several outputs, a list of them; with `stream`
+            an iterator.
 
         Raises:
             SglRuntimeError: the request is wrong or failed.
         """
-        payload = _payload(prompt, sampling_params, input_ids, return_logprob, logprob_start_len, rid)
+        named = _payload(prompt, sampling_params, input_ids, return_logprob, logprob_start_len, rid)
+        payload = {**named, **fields}
         if stream:
             return self._iterate(payload)
         return self._call("/generate", payload)
@@ -121,9 +125,11 @@ class Engine:
         logprob_start_len: int | None = None,
         stream: bool = False,
         rid: str | list[str] | None = None,
+        **fields: Any,
     ) -> Any:
         """`generate` for use in any event loop; with `stream` the result is an async iterator."""
-        payload = _payload(prompt, sampling_params, input_ids, return_logprob, logprob_start_len, rid)
+        named = _payload(prompt, sampling_params, input_ids, return_logprob, logprob_start_len, rid)
+        payload = {**named, **fields}
         if stream:
             return self.stream("/generate", payload)
         return await self.call("/generate", payload)

@@ -3,16 +3,22 @@
 The same fields, names and ranges as the `sampling_params` object of a native request (docs/protocol.md).
 """
 
+import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 from sgl_runtime.errors import InvalidRequestError
 
-GrammarKind = Literal["choices", "regex", "json_schema"]
+GrammarKind = Literal["choices", "regex", "json_schema", "ebnf", "structural_tag"]
+GRAMMAR_KINDS: tuple[GrammarKind, ...] = get_args(GrammarKind)
+REFUSED_KINDS: tuple[GrammarKind, ...] = ("ebnf", "structural_tag")
+"""Constraints that requests can ask for and that no grammar backend enforces."""
 
 MAX_SEED = 2**63 - 1
+MAX_SAMPLES = 128
+MAX_STOP_REGEXES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +26,7 @@ class SamplingParams:
     """Sampling settings of one request, checked.
 
     Attributes:
+        n: How many outputs are drawn for the prompt.
         max_new_tokens: Limit on generated tokens; 0 only fills the cache and scores the prompt; None lets the
             request use what is left of the context.
         temperature: Divides the logits; 0 picks the most likely token.
@@ -30,13 +37,16 @@ class SamplingParams:
         logit_bias: Token ids and what is added to their logits.
         sampling_seed: Makes the draw of this request repeatable; None draws a fresh one.
         stop: Strings that end the output; the match is cut off.
+        stop_regex: Regexes; the output ends with the first match of one, which is cut off.
         stop_token_ids: Token ids that end the output; the token is cut off.
         ignore_eos: Go on after the end-of-sequence token.
         no_stop_trim: Keep the matched stop in the output.
         skip_special_tokens: Leave special tokens out of the text.
-        choices, regex, json_schema: At most one; the output is then a member, a full match, a valid instance.
+        choices, regex, json_schema, ebnf, structural_tag: At most one; the output is then a member, a full match, a
+            valid instance, a word of the grammar, text whose tagged parts match what their tags say.
     """
 
+    n: int = 1
     max_new_tokens: int | None = None
     temperature: float = 1.0
     top_p: float = 1.0
@@ -49,6 +59,7 @@ class SamplingParams:
     logit_bias: tuple[tuple[int, float], ...] = ()
     sampling_seed: int | None = None
     stop: tuple[str, ...] = ()
+    stop_regex: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     no_stop_trim: bool = False
@@ -56,6 +67,8 @@ class SamplingParams:
     choices: tuple[str, ...] | None = None
     regex: str | None = None
     json_schema: str | None = None
+    ebnf: str | None = None
+    structural_tag: str | None = None
 
     @property
     def is_greedy(self) -> bool:
@@ -72,11 +85,15 @@ class SamplingParams:
     @property
     def grammar_kind(self) -> GrammarKind | None:
         """Which constraint is set, if any."""
-        if self.choices is not None:
-            return "choices"
-        if self.regex is not None:
-            return "regex"
-        return "json_schema" if self.json_schema is not None else None
+        given = (self.choices, self.regex, self.json_schema, self.ebnf, self.structural_tag)
+        kinds = zip(GRAMMAR_KINDS, given, strict=True)
+        return next((kind for kind, value in kinds if value is not None), None)
+
+    def samples(self) -> "list[SamplingParams]":
+        """Settings of the `n` outputs, one each: the first has the seed itself, the others seeds made from it."""
+        if self.n == 1:
+            return [self]
+        return [replace(self, n=1, sampling_seed=_sample_seed(self.sampling_seed, index)) for index in range(self.n)]
 
     @classmethod
     def from_dict(cls, data: Any, *, path: str = "sampling_params") -> "SamplingParams":
@@ -101,12 +118,24 @@ class SamplingParams:
                 raise InvalidRequestError(f"{path}.{name} is not a known field; known: {known}", param=f"{path}.{name}")
             if value is not None:
                 values[name] = check(f"{path}.{name}", value)
-        chosen = [name for name in ("choices", "regex", "json_schema") if name in values]
+        chosen = [name for name in GRAMMAR_KINDS if name in values]
         if len(chosen) > 1:
             raise InvalidRequestError(
                 f"{path} sets {' and '.join(chosen)}; set at most one constraint", param=f"{path}.{chosen[1]}"
             )
+        if chosen and chosen[0] in REFUSED_KINDS:
+            able = ", ".join(name for name in GRAMMAR_KINDS if name not in REFUSED_KINDS)
+            raise InvalidRequestError(
+                f"{path}.{chosen[0]} is not supported; this server enforces {able}", param=f"{path}.{chosen[0]}"
+            )
         return cls(**values)
+
+
+def _sample_seed(seed: int | None, index: int) -> int | None:
+    if seed is None or index == 0:
+        return seed
+    digest = hashlib.blake2b(f"{seed} sample {index}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % (MAX_SEED + 1)
 
 
 def reject(path: str, value: Any, allowed: str) -> InvalidRequestError:
@@ -167,6 +196,15 @@ def _stops(path: str, value: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
+def _stop_regexes(path: str, value: Any) -> tuple[str, ...]:
+    items = _stops(path, value)
+    if len(items) > MAX_STOP_REGEXES:
+        raise InvalidRequestError(
+            f"{path} holds {len(items)} regexes; at most {MAX_STOP_REGEXES} are taken", param=path
+        )
+    return items
+
+
 def _token_ids(path: str, value: Any) -> tuple[int, ...]:
     items = [value] if _is_int(value) else value
     if not isinstance(items, list | tuple) or not all(_is_int(item) and item >= 0 for item in items):
@@ -183,15 +221,24 @@ def _choices(path: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _schema(path: str, value: Any) -> str:
-    if isinstance(value, dict | bool):
-        try:
-            return json.dumps(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidRequestError(f"{path} cannot be written as JSON: {error}", param=path) from error
-    if isinstance(value, str) and value:
-        return value
-    raise reject(path, value, "a JSON Schema as an object or as JSON text")
+def _json_text(allowed: str, *, types: tuple[type, ...]) -> Check:
+    def check(path: str, value: Any) -> str:
+        if isinstance(value, types):
+            try:
+                return json.dumps(value)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise InvalidRequestError(f"{path} cannot be written as JSON: {error}", param=path) from error
+        if isinstance(value, str) and value:
+            return value
+        raise reject(path, value, allowed)
+
+    return check
+
+
+def _grammar_text(path: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise reject(path, value, "a grammar as a non-empty string")
+    return value
 
 
 def _logit_bias(path: str, value: Any) -> tuple[tuple[int, float], ...]:
@@ -209,6 +256,7 @@ def _logit_bias(path: str, value: Any) -> tuple[tuple[int, float], ...]:
 
 
 _CHECKS: dict[str, Check] = {
+    "n": _integer(1, MAX_SAMPLES),
     "max_new_tokens": _integer(0, 2**31 - 1),
     "temperature": _number("a number from 0 to 100", lambda x: 0.0 <= x <= 100.0),
     "top_p": _number("a number above 0, at most 1", lambda x: 0.0 < x <= 1.0),
@@ -221,11 +269,14 @@ _CHECKS: dict[str, Check] = {
     "logit_bias": _logit_bias,
     "sampling_seed": _integer(0, MAX_SEED),
     "stop": _stops,
+    "stop_regex": _stop_regexes,
     "stop_token_ids": _token_ids,
     "ignore_eos": _boolean,
     "no_stop_trim": _boolean,
     "skip_special_tokens": _boolean,
     "choices": _choices,
     "regex": _text,
-    "json_schema": _schema,
+    "json_schema": _json_text("a JSON Schema as an object or as JSON text", types=(dict, bool)),
+    "ebnf": _grammar_text,
+    "structural_tag": _json_text("a structural tag as an object or as JSON text", types=(dict,)),
 }

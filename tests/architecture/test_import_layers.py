@@ -16,6 +16,7 @@ LEAVES = {"config", "errors", "registry", "sampling_params", "batch", "logs", "v
 RANKS = {
     **dict.fromkeys(LEAVES, 0),
     "model_store": 1,
+    "stops": 1,
     "device": 2,
     "forward": 3,
     "attention": 4,

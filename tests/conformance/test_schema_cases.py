@@ -12,8 +12,7 @@ from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.automaton import ByteAutomaton
 from sgl_runtime.grammar.base import GrammarSpec
-from sgl_runtime.grammar.compiler import compile_automaton
-from sgl_runtime.grammar.json_schema.fragments import FragmentCache
+from sgl_runtime.grammar.compiler import AutomatonCompiler, compile_automaton
 
 SHARED = Path(__file__).parents[3] / "shared"
 CASES_FILE = SHARED / "maskbench" / "dev.jsonl.gz"
@@ -23,14 +22,14 @@ needs_cases = pytest.mark.skipif(not CASES_FILE.exists(), reason="shared/maskben
 
 
 def compiled_cases(*, every: int) -> Iterator[tuple[dict[str, Any], ByteAutomaton]]:
-    fragments = FragmentCache()
+    compiler = AutomatonCompiler(LIMITS)
     with gzip.open(CASES_FILE, "rt", encoding="utf-8") as lines:
         for index, line in enumerate(lines):
             if index % every:
                 continue
             case = json.loads(line)
             try:
-                automaton = compile_automaton(GrammarSpec("json_schema", json.dumps(case["schema"])), LIMITS, fragments)
+                automaton = compiler.compile(GrammarSpec("json_schema", json.dumps(case["schema"])))
             except GrammarError as error:
                 # Only what is out of scope or too large may be refused, and never without a place or a limit.
                 if not any(word in error.message for word in ("#", "max_grammar_states", "took longer")):

@@ -130,6 +130,76 @@ def test_logprobs_are_triples(call: Call) -> None:
     assert meta["output_token_logprobs"][0] == [-0.5, 97, None]
 
 
+def test_likeliest_tokens_and_ids_of_choice_are_listed_beside_each_logprob(call: Call) -> None:
+    asked = {"top_logprobs_num": 2, "token_ids_logprob": [7, 9], "return_text_in_logprobs": True}
+    meta = generate(call, text="say:a", return_logprob=True, logprob_start_len=0, **asked)["meta_info"]
+    assert meta["output_top_logprobs"][0] == [[-0.5, 97, "a"], [-1.5, 98, "b"]]
+    assert meta["output_token_ids_logprobs"][0] == [[-7.0, 7, "\x07"], [-9.0, 9, "\t"]]
+    assert meta["input_top_logprobs"][:2] == [None, [[-1.0, ord("s"), "s"], [-2.0, ord("t"), "t"]]]
+    assert meta["input_token_ids_logprobs"][0] is None
+    for name in ("top_logprobs", "token_ids_logprobs", "token_logprobs"):
+        assert len(meta[f"input_{name}"]) == 6
+        assert len(meta[f"output_{name}"]) == 2
+    meta = generate(call, text="say:a", return_logprob=True, top_logprobs_num=1)["meta_info"]
+    assert meta["output_top_logprobs"][0] == [[-0.5, 97, None]]
+    assert not {"input_top_logprobs", "output_token_ids_logprobs"} & meta.keys()
+
+
+def test_a_batch_may_ask_for_other_log_probabilities_with_each_prompt(call: Call) -> None:
+    replies = generate(
+        call,
+        text=["say:a", "say:b"],
+        return_logprob=[True, False],
+        logprob_start_len=[2, -1],
+        top_logprobs_num=[1, 0],
+        token_ids_logprob=[[5], None],
+        priority=[3, -3],
+    )
+    first, second = (reply["meta_info"] for reply in replies)
+    assert [entry[1] for entry in first["input_token_logprobs"]] == [*b"ay:a"]
+    assert len(first["output_top_logprobs"]) == len(first["output_token_ids_logprobs"]) == 2
+    assert "output_token_logprobs" not in second
+
+
+def test_several_outputs_of_a_prompt_are_a_list(call: Call, stream: Callable[[Any], list[Any]]) -> None:
+    sampling = {"n": 3, "sampling_seed": 11}
+    replies = generate(call, text="SEED", rid="mine", sampling_params=sampling)
+    texts = [reply["text"] for reply in replies]
+    assert [(reply["index"], reply["meta_info"]["id"]) for reply in replies] == [(0, "mine"), (1, "mine"), (2, "mine")]
+    assert texts[0] == generate(call, text="SEED", sampling_params={"sampling_seed": 11})["text"] == "11"
+    assert len(set(texts)) == 3
+    assert [reply["text"] for reply in generate(call, text="SEED", sampling_params=sampling)] == texts
+    last = {event["index"]: event["text"] for event in stream({"text": "SEED", "sampling_params": sampling})}
+    assert last == dict(enumerate(texts))
+    mixed = generate(call, text=["say:a", "say:b"], sampling_params=[{"n": 2}, {}])
+    assert [(reply["index"], reply["text"]) for reply in mixed] == [(0, "a"), (1, "a"), (2, "b")]
+
+
+def test_aborting_a_rid_ends_all_its_outputs(call: Call) -> None:
+    replies: list[Any] = []
+    payload = {"text": "HANG", "rid": "many", "sampling_params": {"n": 3}}
+    runner = threading.Thread(target=lambda: replies.append(call("/generate", payload)))
+    runner.start()
+    wait_until_running(call, count=3)
+    status, reply = call("/generate", {"text": "a", "rid": "many"})
+    assert (status, reply["error"]["param"]) == (400, "rid")
+    assert call("/abort_request", {"rid": "many"}) == (200, {"aborted": ["many"]})
+    runner.join(10)
+    assert [reply["meta_info"]["finish_reason"]["type"] for reply in replies[0][1]] == ["abort"] * 3
+    assert generate(call, text="say:a", rid="many")["text"] == "a"
+
+
+def test_a_stop_regex_ends_the_output_and_is_never_shown(call: Call, stream: Callable[[Any], list[Any]]) -> None:
+    payload = {"text": "say:foo END 12 bar", "sampling_params": {"stop_regex": ["bar", r"EN?D \d\d?"], "stop": "12"}}
+    reply = generate(call, **payload)
+    assert reply["text"] == "foo "
+    assert reply["meta_info"]["finish_reason"] == {"type": "stop", "matched": "END 1", "regex": r"EN?D \d\d?"}
+    assert bytes(reply["text_output_ids"]).decode() + reply["text_output_tail"] == "foo "
+    texts = [event["text"] for event in stream(payload)]
+    assert texts[-1] == "foo "
+    assert all("foo ".startswith(text) for text in texts)
+
+
 def test_batch_answers_in_order(call: Call) -> None:
     replies = generate(call, text=["say:aaaa", "say:b"], sampling_params=[{"max_new_tokens": 2}, {}])
     assert [(reply["index"], reply["text"]) for reply in replies] == [(0, "aa"), (1, "b")]
@@ -153,6 +223,54 @@ WRONG = [
         "[1].sampling_params.regex",
         "bad_grammar",
         "unclosed group",
+    ),
+    (
+        {"text": "a", "lora_path": "x"},
+        "lora_path",
+        "invalid_request",
+        "lora_path is 'x'; it must be left out: the served model has no adapters",
+    ),
+    (
+        {"text": "a", "top_logprobs_num": 2},
+        "top_logprobs_num",
+        "invalid_request",
+        "is 2; it must be left out where return_logprob is false",
+    ),
+    (
+        {"text": "a", "return_logprob": True, "token_ids_logprob": [266]},
+        "token_ids_logprob",
+        "invalid_request",
+        "token_ids_logprob holds 266; ids go from 0 to 265",
+    ),
+    (
+        {"text": "a", "sampling_params": {"stop_regex": ["a", "(b"]}},
+        "sampling_params.stop_regex",
+        "invalid_request",
+        "sampling_params.stop_regex '(b': regex:",
+    ),
+    (
+        {"text": "a", "sampling_params": {"stop_regex": r"\bEND"}},
+        "sampling_params.stop_regex",
+        "invalid_request",
+        "must not ask for what stands around its match",
+    ),
+    (
+        {"text": ["a", "b"], "sampling_params": [{}, {"stop_regex": "x*"}]},
+        "[1].sampling_params.stop_regex",
+        "invalid_request",
+        "must not match the empty text",
+    ),
+    (
+        {"text": "a", "sampling_params": {"ebnf": "root ::= x"}},
+        "sampling_params.ebnf",
+        "invalid_request",
+        "ebnf is not supported; this server enforces choices, regex, json_schema",
+    ),
+    (
+        {"text": "a", "sampling_params": {"structural_tag": {"structures": []}}},
+        "sampling_params.structural_tag",
+        "invalid_request",
+        "structural_tag is not supported",
     ),
     (
         {"text": "a", "return_logprob": True, "logprob_start_len": 9},
@@ -242,6 +360,7 @@ def test_infos(call: Call) -> None:
         "eos_token_ids": [EOS_ID],
         "bos_token_id": BOS_ID,
         "has_chat_template": True,
+        "reasoning_parser": None,
         "weight_dtype": "none",
     }
     info = call("/get_server_info")[1]
@@ -253,7 +372,9 @@ def test_infos(call: Call) -> None:
 def test_tokenize_roles_and_flush(call: Call) -> None:
     assert call("/tokenize", {"text": "ab"}) == (200, {"tokens": [97, 98], "count": 2})
     assert call("/tokenize", {"text": "ab", "add_special_tokens": True})[1]["tokens"] == [BOS_ID, 97, 98]
+    assert call("/tokenize", {"text": ["ab", "", "c"]}) == (200, {"tokens": [[97, 98], [], [99]], "count": [2, 0, 1]})
     assert call("/tokenize", {"text": 3})[1]["error"]["param"] == "text"
+    assert call("/tokenize", {"text": ["a", 3]})[1]["error"]["param"] == "text[1]"
     assert call("/tokenize", {"texts": "a"})[1]["error"]["param"] == "texts"
     messages = [{"role": "user", "content": "hi"}]
     assert call("/role_affixes", {"messages": messages, "role": "user"}) == (

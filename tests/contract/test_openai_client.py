@@ -59,11 +59,18 @@ def test_chat_stream(client: Any) -> None:
 
 def test_chat_logprobs(client: Any) -> None:
     reply = client.chat.completions.create(
-        model="scripted", messages=USER, logprobs=True, top_logprobs=1, temperature=0, max_completion_tokens=2
+        model="scripted", messages=USER, logprobs=True, top_logprobs=20, max_completion_tokens=2
     )
     entries = reply.choices[0].logprobs.content
     assert [(entry.token, entry.logprob, entry.bytes) for entry in entries] == [("h", -0.5, [104]), ("e", -0.5, [101])]
-    assert entries[0].top_logprobs[0].token == "h"
+    top = [(other.token, other.logprob, other.bytes) for other in entries[0].top_logprobs]
+    assert top[:2] == [("h", -0.5, [104]), ("i", -1.5, [105])]
+    assert len(top) == 20
+    chunks = client.chat.completions.create(
+        model="scripted", messages=USER, logprobs=True, top_logprobs=2, max_completion_tokens=2, stream=True
+    )
+    streamed = [entry for chunk in chunks for entry in chunk.choices[0].logprobs.content]
+    assert [[other.token for other in entry.top_logprobs] for entry in streamed] == [["h", "i"], ["e", "f"]]
     assert reply.choices[0].finish_reason == "length"
 
 
@@ -89,6 +96,36 @@ def test_completion_logprobs(client: Any) -> None:
     logprobs = reply.choices[0].logprobs
     assert (logprobs.tokens, logprobs.token_logprobs) == (["a", "b", "</s>"], [-0.5, -0.5, -0.5])
     assert (logprobs.text_offset, logprobs.top_logprobs) == ([0, 1, 2], None)
+    reply = client.completions.create(model="scripted", prompt="say:ab", logprobs=2, max_tokens=1)
+    assert reply.choices[0].logprobs.top_logprobs == [{"a": -0.5, "b": -1.5}]
+
+
+def test_several_choices_have_their_own_seeds_and_one_prompt(client: Any) -> None:
+    options = {"model": "scripted", "prompt": ["SEED one", "SEED two"], "n": 3, "seed": 5, "max_tokens": 50}
+    reply = client.completions.create(**options)
+    texts = [choice.text for choice in reply.choices]
+    assert [choice.index for choice in reply.choices] == list(range(6))
+    assert texts[0] == "5"
+    assert len(set(texts)) == 3
+    assert texts[:3] == texts[3:]
+    assert reply.usage.prompt_tokens == 2 * len("SEED one") + 2
+    assert reply.usage.prompt_tokens_details.cached_tokens == 2 * 3
+    assert reply.usage.completion_tokens == sum(len(text) + 1 for text in texts)
+    streamed = [""] * 6
+    for chunk in client.completions.create(**options, stream=True):
+        for choice in chunk.choices:
+            streamed[choice.index] += choice.text
+    assert streamed == texts
+    chat = client.chat.completions.create(model="scripted", messages=USER, n=2)
+    assert [(choice.index, choice.message.content) for choice in chat.choices] == [
+        (0, "hello wörld"),
+        (1, "hello wörld"),
+    ]
+
+
+def test_a_stop_regex_cuts_what_it_matches(client: Any) -> None:
+    reply = client.chat.completions.create(model="scripted", messages=USER, extra_body={"stop_regex": "l+o ?w"})
+    assert (reply.choices[0].message.content, reply.choices[0].finish_reason) == ("he", "stop")
 
 
 @pytest.mark.parametrize("stop", ["wör", ["zzz", "wör"]])
@@ -135,12 +172,12 @@ WRONG = [
     ("chat/completions", {"messages": [{"role": "user"}]}, "messages[0].content", "must be a string"),
     ("chat/completions", {"messages": [{"role": "robot", "content": "a"}]}, "messages", "'robot' is not known"),
     ("chat/completions", {"messages": USER, "tempurature": 1}, "tempurature", "not a known field"),
-    ("chat/completions", {"messages": USER, "n": 2}, "n", "it must be 1: nothing else is supported"),
+    ("chat/completions", {"messages": USER, "n": 0}, "n", "n is 0; it must be an integer from 1 to 128"),
     ("chat/completions", {"messages": USER, "temperature": -1}, "temperature", "temperature is -1"),
     ("chat/completions", {"messages": USER, "seed": -1}, "seed", "seed is -1"),
     ("chat/completions", {"messages": USER, "max_tokens": "a"}, "max_tokens", "max_tokens is 'a'"),
     ("chat/completions", {"messages": USER, "top_logprobs": 1}, "top_logprobs", "unless logprobs is true"),
-    ("chat/completions", {"messages": USER, "logprobs": True, "top_logprobs": 5}, "top_logprobs", "is 5"),
+    ("chat/completions", {"messages": USER, "logprobs": True, "top_logprobs": 21}, "top_logprobs", "is 21; it must"),
     ("chat/completions", {"messages": USER, "logprobs": 1}, "logprobs", "true or false"),
     ("chat/completions", {"messages": USER, "stream_options": {}}, "stream_options", "when stream is true"),
     ("chat/completions", {"messages": USER, "frequency_penalty": 3.5}, "frequency_penalty", "is 3.5"),
@@ -167,7 +204,10 @@ WRONG = [
     ("completions", {"prompt": [1, "a"]}, "prompt[1]", "prompt[1] is 'a'"),
     ("completions", {"prompt": [999]}, "prompt[0]", "prompt[0] is 999"),
     ("completions", {"prompt": "a" * 300}, "prompt", "has 301 tokens; the context holds 200"),
-    ("completions", {"prompt": "a", "logprobs": 2}, "logprobs", "logprobs is 2"),
+    ("completions", {"prompt": "a", "logprobs": 21}, "logprobs", "logprobs is 21; it must be an integer from 0 to 20"),
+    ("completions", {"prompt": "a", "lora_path": "x"}, "lora_path", "has no adapters"),
+    ("completions", {"prompt": "a", "ebnf": "root ::= x"}, "ebnf", "this server enforces choices, regex"),
+    ("completions", {"prompt": "a", "stop_regex": "("}, "stop_regex", "stop_regex '(': regex:"),
     ("completions", {"prompt": "a", "echo": True}, "echo", "it must be False: nothing else is supported"),
     ("completions", {"prompt": "a", "regex": "("}, "regex", "unclosed group"),
     ("completions", {"prompt": ["a", "b"], "regex": "("}, "[0].regex", "unclosed group"),

@@ -202,6 +202,10 @@ def test_fifty_clients_of_all_kinds_at_once(server: ServerProcess) -> None:
         b'{"text": "a", "n": 2}',
         b'{"text": "a", "logprob_start_len": -2}',
         b'{"text": "a", "return_logprob": true, "logprob_start_len": 99}',
+        b'{"text": "a", "sampling_params": {"stop_regex": "[ab]*a[ab]{30}"}}',
+        b'{"text": "a", "sampling_params": {"stop_regex": "' + b"(" * 9000 + b'"}}',
+        b'{"text": "a", "sampling_params": {"n": 1000000}}',
+        b'{"text": "a", "return_logprob": false, "token_ids_logprob": [' + b"1, " * 900 + b"1]}",
     ],
     ids=lambda body: body[:40].decode(errors="replace"),
 )

@@ -110,3 +110,30 @@ def test_prompt_scores_agree_with_the_scores_given_while_generating(server: Serv
     )
     given = [entry[0] for entry in reply["meta_info"]["output_token_logprobs"]]
     assert [entry[0] for entry in scored["meta_info"]["input_token_logprobs"]] == pytest.approx(given, abs=1e-3)
+
+
+def test_outputs_stops_and_likeliest_tokens_cross_the_processes(server: ServerProcess, client: Any) -> None:
+    sampling = {
+        "n": 2,
+        "sampling_seed": 3,
+        "max_new_tokens": 40,
+        "regex": "[a-z]{5} [0-9]{3} END",
+        "stop_regex": "[0-9]+ E",
+    }
+    replies = generate(server, text="Count:", sampling_params=sampling)
+    assert [reply["index"] for reply in replies] == [0, 1]
+    for reply in replies:
+        reason = reply["meta_info"]["finish_reason"]
+        assert len(reply["text"]) == 6
+        assert (reason["type"], reason["matched"][3:], reason["regex"]) == ("stop", " E", "[0-9]+ E")
+    assert generate(server, text="Count:", sampling_params=sampling)[1]["text"] == replies[1]["text"]
+    chat = client.chat.completions.create(
+        model="smollm2", messages=FRANCE, max_tokens=2, n=2, logprobs=True, top_logprobs=20, seed=1
+    )
+    assert chat.usage.prompt_tokens_details.cached_tokens <= chat.usage.prompt_tokens
+    for choice in chat.choices:
+        for entry in choice.logprobs.content:
+            top = [other.logprob for other in entry.top_logprobs]
+            assert len(top) == 20
+            assert top == sorted(top, reverse=True)
+            assert entry.logprob <= top[0] + 1e-6

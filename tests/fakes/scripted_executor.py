@@ -6,7 +6,7 @@ given to two requests or a stale prefix changes the output.
 
 import numpy as np
 
-from sgl_runtime.batch import Batch, StepOutput
+from sgl_runtime.batch import Alternatives, Batch, StepOutput
 from sgl_runtime.forward.forward_batch import new_positions
 
 
@@ -16,6 +16,11 @@ def next_token(ids: list[int], num_tokens: int) -> int:
     for token in ids:
         value = (value * 31 + token + 7) % 1_000_003
     return value % num_tokens
+
+
+def logprob_of(ids: list[int], token: int) -> float:
+    """The log probability of a token behind a context, a number that float32 holds exactly."""
+    return -next_token([*ids, token], 4096) / 64
 
 
 class ScriptedExecutor:
@@ -46,21 +51,67 @@ class ScriptedExecutor:
             next_token(self.pool[self.table[row, :length]].tolist(), self.num_tokens) if samples else -1
             for row, length, samples in zip(batch.row_ids, batch.context_lens, batch.samples, strict=True)
         ]
-        return ScriptedStep(np.array(tokens, dtype=np.int64))
+        return ScriptedStep(self._output(batch, np.array(tokens, dtype=np.int64)))
+
+    def _output(self, batch: Batch, tokens: np.ndarray) -> StepOutput:
+        contexts = [
+            self.pool[self.table[row, :length]].tolist()
+            for row, length in zip(batch.row_ids, batch.context_lens, strict=True)
+        ]
+        scored = [
+            range(prefix + start, len(context)) if start >= 0 else None
+            for prefix, start, context in zip(batch.prefix_lens, batch.logprob_starts, contexts, strict=True)
+        ]
+        return StepOutput(
+            token_ids=tokens,
+            logprobs=np.array(list(map(logprob_of, contexts, tokens.tolist())), dtype=np.float32),
+            input_logprobs=tuple(
+                None
+                if places is None
+                else np.array(
+                    [logprob_of(context[:place], context[place]) if place else np.nan for place in places],
+                    dtype=np.float32,
+                )
+                for context, places in zip(contexts, scored, strict=True)
+            ),
+            alternatives=tuple(
+                self._alternatives(batch, row, [context]) if batch.wants_alternatives(row) else None
+                for row, context in enumerate(contexts)
+            ),
+            input_alternatives=tuple(
+                self._alternatives(batch, row, [context[:place] for place in places])
+                if places is not None and batch.wants_alternatives(row)
+                else None
+                for row, (context, places) in enumerate(zip(contexts, scored, strict=True))
+            ),
+        )
+
+    def _alternatives(self, batch: Batch, row: int, contexts: list[list[int]]) -> Alternatives:
+        """As "likeliest" tokens the ones that follow the next token."""
+        num_top = 0 if batch.top_nums is None else int(batch.top_nums[row])
+        probes = [] if batch.probe_ids is None else batch.probe_ids[row].tolist()
+        top = [[next_token(context, 200) + rank for rank in range(num_top)] for context in contexts]
+        return Alternatives(
+            top_ids=np.array(top, dtype=np.int64).reshape(len(contexts), num_top),
+            top_logprobs=np.array(
+                [[logprob_of(context, token) for token in ids] for context, ids in zip(contexts, top, strict=True)],
+                dtype=np.float32,
+            ).reshape(len(contexts), num_top),
+            probe_logprobs=np.array(
+                [[logprob_of(context, token) for token in probes] for context in contexts], dtype=np.float32
+            ).reshape(len(contexts), len(probes)),
+        )
 
     def forward_seconds(self) -> float:
         return 0.0
 
 
 class ScriptedStep:
-    def __init__(self, token_ids: np.ndarray) -> None:
-        self.token_ids = token_ids
+    def __init__(self, output: StepOutput) -> None:
+        self.output = output
 
     def sample(self, masks: np.ndarray | None) -> "ScriptedStep":
         return self
 
     def wait(self) -> StepOutput:
-        size = len(self.token_ids)
-        return StepOutput(
-            token_ids=self.token_ids, logprobs=np.zeros(size, dtype=np.float32), input_logprobs=(None,) * size
-        )
+        return self.output

@@ -1,8 +1,9 @@
 """A scheduler without a model: what the prompt says is what it answers, one id a step.
 
 The answer is the prompt's text after "say:", then the end of sequence; without one it is the whole prompt.  Prompts
-with a word in capitals do something else: HANG gives nothing until aborted, FOREVER never ends by itself, CRASH ends
-the scheduler, DIE ends its process.
+with a word in capitals do something else: HANG gives nothing until aborted, FOREVER never ends by itself, SEED says the
+seed of the request, CRASH ends the scheduler, DIE ends its process.  Of the tokens that might come instead of one, the
+likeliest is the token itself and each further one has the next byte and a log probability that is lower by 1.
 """
 
 import os
@@ -22,9 +23,11 @@ from sgl_runtime.ipc.messages import (
     SchedulerOutput,
     StatsReply,
     StatsRequest,
+    TokenAlternatives,
     TokenDelta,
     TokenizedRequest,
 )
+from sgl_runtime.scheduler.stop_search import StopSearch
 
 
 @dataclass
@@ -32,6 +35,7 @@ class ScriptedReq:
     message: TokenizedRequest
     prompt: str
     script: list[int]
+    stops: StopSearch
     output: list[int] = field(default_factory=list)
 
 
@@ -87,13 +91,17 @@ class ScriptedScheduler:
         # A chat template goes on after the user's words.
         answer = answer.removesuffix("assistant\n")
         sampling = message.sampling
+        if "SEED" in prompt:
+            answer = str(sampling.sampling_seed)
         start = DetokenizeStart(
             rid=message.rid,
             stop=sampling.stop,
+            stop_automata=message.stop_automata,
             no_stop_trim=sampling.no_stop_trim,
             skip_special_tokens=sampling.skip_special_tokens,
         )
-        req = ScriptedReq(message, prompt, [*answer.encode(), EOS_ID])
+        stops = StopSearch(sampling.stop, message.stop_automata)
+        req = ScriptedReq(message, prompt, [*answer.encode(), EOS_ID], stops)
         if sampling.regex == "(":
             finish = FinishReason(type="abort", message="regex: unclosed group at 0", code="bad_grammar")
             return [start, self._delta(req, [], finish)]
@@ -114,12 +122,11 @@ class ScriptedScheduler:
             return [self._end(req, [], FinishReason(type="length"))]
         token_id = ord("x") if "FOREVER" in req.prompt else req.script[len(req.output)]
         req.output.append(token_id)
-        text = b"".join(VOCABULARY.token_bytes[i] for i in req.output)
         if (token_id == EOS_ID and not sampling.ignore_eos) or token_id in sampling.stop_token_ids:
             return [self._end(req, [token_id], FinishReason(type="stop", matched=token_id), num_trimmed_ids=1)]
-        stop = next((stop for stop in sampling.stop if stop.encode() in text), None)
-        if stop is not None:
-            return [self._end(req, [token_id], FinishReason(type="stop", matched=stop))]
+        match = req.stops.feed(VOCABULARY.token_bytes[token_id])
+        if match is not None:
+            return [self._end(req, [token_id], FinishReason(type="stop", matched=match.text, regex=match.regex))]
         if len(req.output) == limit:
             return [self._end(req, [token_id], FinishReason(type="length"))]
         return [self._delta(req, [token_id], None)]
@@ -145,4 +152,14 @@ class ScriptedScheduler:
             grammar_compile_time=0.25 if message.sampling.grammar_kind else None,
             output_logprobs=[-0.5] * len(ids) if message.return_logprob else None,
             input_logprobs=[-float(position) if position else None for position in scored] or None,
+            output_alternatives=[alternatives(message, token_id, -0.5) for token_id in ids],
+            input_alternatives=[
+                alternatives(message, message.input_ids[position], -float(position)) if position else None
+                for position in scored
+            ],
         )
+
+
+def alternatives(message: TokenizedRequest, token_id: int, logprob: float) -> TokenAlternatives:
+    top = [(logprob - step, (token_id + step) % EOS_ID) for step in range(message.top_logprobs_num)]
+    return TokenAlternatives(top, [-float(probe) for probe in message.token_ids_logprob])

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,13 @@ def no_thread_left() -> Iterator[None]:
         if thread.name != "sgl-event-loop":
             thread.join(timeout=5.0)
             assert not thread.is_alive(), f"{thread.name} is still running"
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Any]:
+    """The small real model in this process; started once for all tests that ask for it."""
+    with sgl.Engine(model_path="smollm2", max_total_tokens=8192) as engine:
+        yield engine
 
 
 class Watched:
@@ -42,3 +50,10 @@ class Watched:
 @pytest.fixture
 def watched():
     return Watched()
+
+
+@pytest.fixture(scope="session")
+def small_engine() -> Iterator[object]:
+    """An engine on the small real model, shared by the modules that need nothing else of it."""
+    with sgl.Engine(model_path="smollm2", max_total_tokens=8192) as engine:
+        yield engine

@@ -18,12 +18,6 @@ pytestmark = pytest.mark.timeout(60)
 LONG_TEXT = "漢字かな交じり文と emoji 👨‍👩‍👧‍👦 und e\u0301 combining 한국어 ✓ end of it"
 
 
-@pytest.fixture(scope="module")
-def engine():
-    with sgl.Engine(model_path="smollm2", max_total_tokens=8192) as engine:
-        yield engine
-
-
 @pytest.fixture(params=["scripted", pytest.param("engine", marks=pytest.mark.model)])
 def backend(request):
     return sgl.ScriptedBackend("no answer") if request.param == "scripted" else request.getfixturevalue("engine")

@@ -1,9 +1,7 @@
-"""One test for each known defect of frontends of this kind that is not the subject of another module.
+"""Tests of known defects of frontends of this kind that are not the subject of another module.
 
-Rows of A9: failures.  Rows of C: pain points, by number.  A2 to A7: defects of the parts.  Where another module holds
-the test, it is named: C1, C25 test_select (exact probability, choice); C2, C3, C4 test_select (healing, spans,
-permutations); C6 test_roles; C12, C26 test_typed_results; C13, C14 test_async_programs; C15 test_streaming (stops);
-C18 test_fork_join (seeds); C21 test_recording; C23 test_select (reuse); C27 test_batch.
+Rows of A9: failures.  Rows of C: pain points, by number.  A2 to A7: defects of the parts.  test_defect_map.py says where
+every row has its test.
 """
 
 import asyncio
@@ -149,6 +147,15 @@ def test_a3_a_bound_value_gives_way_to_that_of_the_call():
     assert program.bind(a="bound").run(a="given", backend=sgl.ScriptedBackend()).text() == "given"
 
 
+def test_a3_a_body_that_looks_its_argument_up_runs_in_a_batch():
+    @sgl.function
+    def program(s, key):
+        s += {"one": "1", "two": "2"}[key]
+
+    states = program.run_batch([("one",), ("two",), {"key": "one"}], backend=sgl.ScriptedBackend())
+    assert [state.text() for state in states] == ["1", "2", "1"]
+
+
 def test_a3_a_program_called_from_another_thread_during_a_trace_runs():
     backend = sgl.ScriptedBackend()
     texts = []
@@ -214,6 +221,49 @@ def test_a6_a_variable_set_in_one_branch_keeps_its_place_and_failures_are_seen()
     assert state["v"][0] is None
     assert state["v"][2] == "two"
     assert isinstance(state["fails"][1], sgl.ProgramError)
+
+
+def test_a6_a_group_takes_a_plain_string():
+    @sgl.function
+    def program(s):
+        s += "p"
+        forks = s.fork(3)
+        forks += " same"
+        forks += [" a", " b", " c"]
+        return [branch.text() for branch in forks], len(forks)
+
+    assert program.run(backend=sgl.ScriptedBackend()).ret_value == (["p same a", "p same b", "p same c"], 3)
+
+
+def test_a6_a_second_round_replaces_the_list_of_the_first():
+    @sgl.function
+    def program(s):
+        s += "p"
+        for number in range(2):
+            forks = s.fork(2)
+            forks += lambda index, number=number: forced("v", f"{number}{index}")
+            forks.join()
+
+    assert program.run(backend=sgl.ScriptedBackend())["v"] == ["10", "11"]
+
+
+def test_a7_messages_are_kept_as_written():
+    @sgl.function
+    def program(s):
+        s += sgl.user("\n  indented\n") + sgl.assistant(" " + forced("x", " y "))
+
+    state = program.run(backend=sgl.ScriptedBackend())
+    assert [message["content"] for message in state.messages()] == ["\n  indented\n", "  y "]
+
+
+def test_a9_a_stop_that_is_a_string_goes_with_a_dtype():
+    @sgl.function
+    def program(s):
+        s += "p" + sgl.gen("x", dtype=int, stop="9")
+
+    backend = sgl.ScriptedBackend("1239")
+    assert program.run(backend=backend)["x"] == "123"
+    assert backend.model.calls[0].sampling["stop"] == ["9", " ", "\n"]
 
 
 # C: pain points.

@@ -2,12 +2,18 @@
 
 import dataclasses
 import inspect
+from typing import get_args
 
 import pytest
 
 import sgl
-from sgl.sampling import RUN_DEFAULTS, SAMPLING_FIELDS
+from sgl.constraints import ConstraintKind
+from sgl.sampling import REQUEST_FIELDS, RUN_DEFAULTS, SAMPLING_FIELDS, check_sampling
+from sgl_runtime.errors import InvalidRequestError
+from sgl_runtime.sampling_params import GRAMMAR_KINDS
 from sgl_runtime.sampling_params import SamplingParams as ServerParams
+from sgl_runtime.server.generate_request import FIELDS as SERVER_FIELDS
+from sgl_runtime.server.generate_request import parse_generate
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -25,7 +31,7 @@ def test_a_gen_wins_over_run_which_wins_over_the_defaults():
 
     first, second = sent(program, temperature=0.5, stop=["s"], top_p=0.9, stop_token_ids=[3], ignore_eos=False)
     assert first == {
-        "max_new_tokens": 128, "temperature": 0.5, "top_p": 0.9, "top_k": -1, "min_p": 0.0, "stop": ["s"],
+        "n": 1, "max_new_tokens": 128, "temperature": 0.5, "top_p": 0.9, "top_k": -1, "min_p": 0.0, "stop": ["s"],
         "stop_token_ids": [3], "ignore_eos": False,
     }  # fmt: skip
     assert second == {**first, "temperature": 0.0, "stop": [], "max_new_tokens": 3, "top_k": 5, "min_p": 0.1}
@@ -80,6 +86,23 @@ def sent_with(program, answer):
         ({"logit_bias": {"a": 1}}, r"logit_bias\['a'\] is 1"),
         ({"stop": [""]}, "stop is "),
         ({"stop": [1]}, "stop is "),
+        ({"n": 0}, "n is 0; it must be an integer from 1 to 128"),
+        ({"stop_regex": [""]}, "stop_regex is "),
+        ({"stop_regex": "(a"}, r"stop_regex '\(a' is malformed at position 0"),
+        ({"stop_regex": ["b", r"(a)\1"]}, r"stop_regex '\(a\)\\\\1' refers back to a group at position 3"),
+        ({"stop_regex": "a*"}, r"stop_regex 'a\*' matches the empty text"),
+        ({"stop_regex": ["a"] * 9}, "at most 8 regexes"),
+        ({"logprob_start_len": -2}, "logprob_start_len is -2"),
+        ({"top_logprobs_num": 101}, "top_logprobs_num is 101; it must be an integer from 0 to 100"),
+        ({"token_ids_logprob": ["a"]}, "token_ids_logprob is "),
+        ({"return_text_in_logprobs": 1}, "return_text_in_logprobs is 1"),
+        ({"priority": 0.5}, r"priority is 0\.5"),
+        ({"lora_path": ""}, "lora_path is ''"),
+        ({"ebnf": ""}, "ebnf is ''"),
+        ({"structural_tag": "["}, "structural_tag is not JSON"),
+        ({"structural_tag": []}, r"structural_tag is \[\]; it must be a dict"),
+        ({"ebnf": "root ::= x", "regex": "a"}, "regex and ebnf"),
+        ({"tools": [sgl.flush_cache], "n": 2}, "tools and n = 2; a gen with tools has one output"),
         ({"stop_token_ids": ["a"]}, "stop_token_ids is "),
         ({"ignore_eos": 1}, "ignore_eos is 1"),
         ({"name": 3}, "name is 3"),
@@ -194,13 +217,40 @@ def test_every_public_name_has_a_docstring():
 def test_the_language_has_the_servers_parameters_and_defaults():
     """Row 19 of table C: what the server takes can be said in a program, by one schema."""
     server = {field.name: field.default for field in dataclasses.fields(ServerParams)}
-    language = {"sampling_seed" if name == "seed" else name for name in SAMPLING_FIELDS} - {"return_logprob"}
-    # What is said otherwise: choices by select; what stays of stops and special tokens would break the ids that follow.
-    elsewhere = {"regex", "json_schema", "choices", "no_stop_trim", "skip_special_tokens"}
+    language = {"sampling_seed" if name == "seed" else name for name in SAMPLING_FIELDS} - set(REQUEST_FIELDS)
+    # What is said otherwise: choices by select; what stays of stops would break the ids that follow.
+    elsewhere = {*get_args(ConstraintKind), "choices", "no_stop_trim", "skip_special_tokens"}
     assert language | elsewhere == server.keys()
     for name, value in RUN_DEFAULTS.given().items():
         if name not in ("return_logprob", "max_new_tokens"):
             assert server[name] == value, name
+    # What a request says beside its sampling_params.
+    said_by_the_backend = {"text", "input_ids", "sampling_params", "rid", "stream", "return_text_ids"}
+    assert set(REQUEST_FIELDS) | said_by_the_backend == set(SERVER_FIELDS)
+    assert set(get_args(ConstraintKind)) | {"choices"} == set(GRAMMAR_KINDS)
+
+
+@pytest.mark.parametrize(
+    ("language", "server"),
+    [
+        ("n", 128),
+        ("priority", 2**31 - 1),
+        ("top_logprobs_num", 100),
+        ("priority", -(2**31) + 1),
+        ("stop_regex", "a" * 8),
+    ],
+)
+def test_the_language_and_the_server_have_the_same_limits(language, server):
+    highest = list(server) if isinstance(server, str) else server
+    settings = check_sampling({language: highest})
+    payload = {"text": "a", "sampling_params": settings.to_protocol(), **settings.request_fields()}
+    assert parse_generate(payload).requests
+    beyond = [*highest, "a"] if isinstance(highest, list) else highest + (1 if highest > 0 else -1)
+    with pytest.raises(sgl.ArgumentError):
+        check_sampling({language: beyond})
+    name, fields = ("sampling_params", {language: beyond}) if language not in REQUEST_FIELDS else (language, beyond)
+    with pytest.raises(InvalidRequestError):
+        parse_generate({"text": "a", "return_logprob": True, name: fields})
 
 
 def test_penalties_and_biases_are_sent_when_they_are_given():

@@ -35,12 +35,6 @@ class Recording:
         return self.engine.stream(path, payload)
 
 
-@pytest.fixture(scope="module")
-def engine():
-    with sgl.Engine(model_path="smollm2", max_total_tokens=8192) as engine:
-        yield engine
-
-
 def forced(name, value):
     return sgl.gen(name, regex=re.escape(value))
 

@@ -7,6 +7,8 @@ import enum
 import itertools
 import json
 import re
+import uuid
+from decimal import Decimal
 from typing import Annotated, Literal, Optional
 
 import pytest
@@ -48,6 +50,9 @@ class Node(BaseModel):
     children: list["Node"] = []
 
 
+TREE = Node(colour=Colour.RED, sizes=[], children=[Node(colour=Colour.BLUE, sizes=[2])])
+
+
 @sgl.function
 def typed(s, wanted, max_tokens=None):
     s += "v: " + sgl.gen("x", type=wanted, max_tokens=max_tokens) + "."
@@ -80,7 +85,30 @@ CASES = [
     (Movie, '{"title": "M", "year": 1931}', {"title": "M", "year": 1931}),
     (Node, '{"colour": "red", "sizes": [1]}', Node(colour=Colour.RED, sizes=[1])),
     (list[Point], '[{"x": 1, "y": 2.0}]', [Point(1, 2.0)]),
+    (Decimal, "-12.50", Decimal("-12.50")),
+    (uuid.UUID, "12345678-1234-5678-1234-567812345678", uuid.UUID("12345678-1234-5678-1234-567812345678")),
+    (uuid.UUID | None, "None", None),
+    (list[Decimal], "[1.5]", [Decimal("1.5")]),
+    (dict[str, list[Point]], '{"a": [{"x": 1, "y": 2.0}], "b": []}', {"a": [Point(1, 2.0)], "b": []}),
+    (tuple[datetime.date, ...], '["2024-02-29"]', (datetime.date(2024, 2, 29),)),
+    (Node, '{"colour": "red", "sizes": [], "children": [{"colour": "dark blue", "sizes": [2], "children": []}]}', TREE),
 ]
+
+
+def test_terms_of_outlines_are_types_too():
+    terms = pytest.importorskip("outlines").types
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    for wanted, answer, value in (
+        (terms.date, "2024-02-29", "2024-02-29"),
+        ("v" + terms.digit.at_least(2), "v12", "v12"),
+        (terms.either("yes", "no"), "no", "no"),
+        (terms.json_schema(schema), '{"a": 1}', {"a": 1}),
+    ):
+        state = typed.run(wanted, backend=sgl.ScriptedBackend(answer))
+        assert state["x"] == value
+        assert state.get("x", str) == answer
+    with pytest.raises(sgl.ArgumentError, match="type is an outlines CFG, which is no regex"):
+        sgl.gen("x", type=terms.cfg('start: "a"'))
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -26,10 +26,10 @@ def test_masks_equal_brute_force(token_bytes: list[bytes | None], regex: str, eo
     order = VocabularyOrder.of(vocabulary)
     automaton = AUTOMATA[regex]
     for state in range(automaton.num_states):
-        row = compute_mask(automaton, state, order)
+        row = compute_mask(automaton, state, (), order)
         expected = np.zeros(vocabulary.num_mask_words * 32, dtype=np.uint8)
         for token_id, data in enumerate(token_bytes):
-            expected[token_id] = bool(data) and token_id != eos and automaton.run(state, data) >= 0
+            expected[token_id] = bool(data) and token_id != eos and automaton.run(state, (), data)[0] >= 0
         assert np.array_equal(np.unpackbits(row.view(np.uint8), bitorder="little"), expected)
 
 

@@ -85,7 +85,7 @@ def walks(automaton: ByteAutomaton, rng: np.random.Generator, count: int) -> lis
             if not len(nexts):
                 break
             output.append(int(rng.choice(nexts)))
-            state = automaton.run(state, output[-1:])
+            state, _ = automaton.run(state, (), output[-1:])
     return found
 
 

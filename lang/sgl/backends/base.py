@@ -8,12 +8,14 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from sgl.chat_template import ChatTemplate
+from sgl.chat_template import RoleAffixes as RoleAffixes
 from sgl.choices import ChoicesMethod
 from sgl.constraints import Constraint, ConstraintKind
 from sgl.sampling import SAMPLING_FIELDS, SamplingParams
 
-Message = dict[str, str]
-"""`{"role": ..., "content": ...}`."""
+Message = dict[str, Any]
+"""`{"role": ..., "content": ...}`; the content of a message with images is a list of parts, in the form of OpenAI's."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,15 @@ class Dialogue:
     Attributes:
         messages: The closed ones.
         open_role: Role of the open message; None where none is open.
-        open_text: Content of the open message so far.
-        has_loose_text: Whether there is text, other than white space, outside of all messages.
+        open_text: Text of the open message so far.
+        has_open_media: Whether there are images in it.
+        has_loose_text: Whether there is text, other than white space, or an image outside of all messages.
     """
 
     messages: tuple[Message, ...] = ()
     open_role: str | None = None
     open_text: str = ""
+    has_open_media: bool = False
     has_loose_text: bool = False
 
 
@@ -67,12 +71,16 @@ class GenRequest:
         sampling: Complete settings.
         constraint: What the output must match.
         dialogue: The prompt as messages; None for backends that take text.
+        media: Images in the prompt, in order, for backends that take text.
+        shows_special_tokens: Whether special tokens are part of the output's text.
     """
 
     prompt: Prompt
     sampling: SamplingParams
     constraint: Constraint | None = None
     dialogue: Dialogue | None = None
+    media: tuple[str, ...] = ()
+    shows_special_tokens: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +92,16 @@ class Generation:
         meta: The backend's meta info.
         prompt: What the next call goes on from; None until the output is complete.
         output_ids: Every generated id, a matched stop or end-of-sequence token included.
+        reasoning: What the model thought before, where the backend tells it apart.
+        others: The further outputs, where more than one was asked for; `meta` then is that of all of them.
     """
 
     text: str
     meta: dict[str, Any]
     prompt: Prompt | None
     output_ids: Sequence[int] = ()
+    reasoning: str = ""
+    others: tuple["Generation", ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,14 +115,6 @@ class Selection:
 
     index: int
     meta: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class RoleAffixes:
-    """The text that a chat template puts around the content of a message."""
-
-    prefix: str
-    suffix: str
 
 
 PLAIN_AFFIXES = {
@@ -132,14 +136,20 @@ class Capabilities:
         constraints: Kinds of constraints that it enforces.
         sampling: Sampling settings that it takes.
         takes_messages: Whether it gets the state as messages.
+        continues_messages: Whether it then goes on inside an assistant message that has begun.
+        media: Kinds of media that it takes.
+        can_speculate: Whether `num_api_spec_tokens` saves calls; where prefixes are cached they cost little anyway.
     """
 
     shown_as: str = "this backend"
     has_select: bool = True
     has_tools: bool = True
     constraints: frozenset[str] = frozenset(get_args(ConstraintKind))
-    sampling: frozenset[str] = frozenset(SAMPLING_FIELDS)
+    sampling: frozenset[str] = frozenset(SAMPLING_FIELDS) - {"lora_path"}
     takes_messages: bool = False
+    continues_messages: bool = False
+    media: frozenset[str] = frozenset()
+    can_speculate: bool = False
 
 
 EVERYTHING = Capabilities()
@@ -150,8 +160,22 @@ class Backend(ABC):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do: everything, unless a backend says less."""
+        """What it can do: everything that a text model can, unless a backend says otherwise."""
         return EVERYTHING
+
+    @property
+    def chat_template(self) -> ChatTemplate | None:
+        """Stands in for the served model's own; None for that."""
+        return None
+
+    @property
+    def known_model_info(self) -> dict[str, Any] | None:
+        """What is known of the model by now; None where it was not asked for yet."""
+        return {}
+
+    async def get_model_info(self) -> dict[str, Any]:
+        """What the server says of its model; nothing, unless a backend says more."""
+        return {}
 
     @abstractmethod
     async def generate(self, request: GenRequest) -> Generation:

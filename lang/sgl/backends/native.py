@@ -6,6 +6,8 @@ Token ids cross the border: what the server has made of a text or generated goes
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from sgl.backends.base import (
@@ -60,23 +62,23 @@ class NativeBackend(Backend):
     async def generate_stream(self, request: GenRequest) -> AsyncGenerator[Generation, None]:
         """See `Backend`."""
         payload = {**_generate_payload(request), "stream": True}
-        ended = False
+        outputs = _Outputs(payload["sampling_params"].get("n", 1))
         try:
             async for event in self._transport.stream("/generate", payload):
-                generation = _generation(event, request.prompt, payload)
-                ended = generation.prompt is not None
-                yield generation
+                if outputs.take(event):
+                    reply = outputs.reply
+                    generation = _generation(reply if outputs.are_complete else event, request.prompt, payload)
+                    is_beginning = generation.prompt is not None and not outputs.are_complete
+                    yield replace(generation, prompt=None) if is_beginning else generation
         except (asyncio.CancelledError, GeneratorExit):
             self._abort([payload["rid"]])
             raise
-        if not ended:
+        if not outputs.are_complete:
             raise BackendError("the stream of /generate ended before the output was complete")
 
     async def select(self, prompt: Prompt, choices: Sequence[str], method: ChoicesMethod) -> Selection:
         """See `Backend`."""
-        if prompt.pending and prompt.pending_ids is None:
-            prompt = await self.commit(prompt)
-        scorer = ChoiceScorer(self._call)
+        scorer = ChoiceScorer(generate=self._call, tokenize=partial(self._transport.call, "/tokenize"))
         scored, metas = await scorer.score(prompt, choices, needs_unconditional=method.needs_unconditional)
         decision = method(scored)
         meta = {
@@ -121,6 +123,11 @@ class NativeBackend(Backend):
         """See `Backend`."""
         info: dict[str, Any] = await self._transport.call("/get_server_info", {})
         return info
+
+    @property
+    def known_model_info(self) -> dict[str, Any] | None:
+        """See `Backend`."""
+        return self._facts.model_info
 
     async def get_model_info(self) -> dict[str, Any]:
         """What the server says of its model, asked for once."""
@@ -168,13 +175,50 @@ def _generate_payload(request: GenRequest) -> dict[str, Any]:
     sampling = request.sampling.to_protocol()
     if request.constraint is not None:
         sampling[request.constraint.kind] = request.constraint.text
+    if request.shows_special_tokens:
+        sampling["skip_special_tokens"] = False
     payload = {**prompt_fields(request.prompt), "sampling_params": sampling, "rid": new_rid()}
-    if request.sampling.return_logprob:
-        payload.update(return_logprob=True, return_text_in_logprobs=True)
+    payload.update(request.sampling.request_fields())
+    if request.media:
+        payload["image_data"] = list(request.media)
     return payload
 
 
-def _generation(reply: dict[str, Any], prompt: Prompt, payload: dict[str, Any]) -> Generation:
+class _Outputs:
+    """The outputs of a stream, as far as they have come.
+
+    Args:
+        count: How many there are.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._latest: list[dict[str, Any] | None] = [None] * count
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether every output has ended."""
+        return all(event is not None and event["meta_info"]["finish_reason"] is not None for event in self._latest)
+
+    @property
+    def reply(self) -> Any:
+        """What a call that does not stream would have given."""
+        return self._latest if len(self._latest) > 1 else self._latest[0]
+
+    def take(self, event: dict[str, Any]) -> bool:
+        """Take an event; whether there is something to show: more of the first output, the end, or an error."""
+        if "error" in event:
+            return True
+        index = event.get("index", 0)
+        self._latest[index] = event
+        return index == 0 or self.are_complete
+
+
+def _generation(reply: Any, prompt: Prompt, payload: dict[str, Any]) -> Generation:
+    if isinstance(reply, list):
+        first, *others = (_generation(each, prompt, payload) for each in reply)
+        samples = [first.meta, *(other.meta for other in others)]
+        total = sum(meta["completion_tokens"] for meta in samples)
+        return replace(first, meta={**first.meta, "completion_tokens": total, "samples": samples}, others=tuple(others))
     if "error" in reply:
         raise error_from_reply(reply, status=None)
     meta = {**reply["meta_info"], "sampling_params": payload["sampling_params"]}

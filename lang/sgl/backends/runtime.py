@@ -2,7 +2,7 @@
 
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ import httpx
 
 from sgl.backends.native import NativeBackend
 from sgl.backends.payload import error_from_reply
+from sgl.chat_template import ChatTemplate, as_chat_template
 from sgl.errors import BackendError, reject
 from sgl.event_loop import event_loop_thread
 
@@ -26,6 +27,7 @@ class RuntimeEndpoint(NativeBackend):
         base_url: Address, as in "http://localhost:30000".
         api_key: Sent as a bearer token.
         verify: Check the server's certificate; or the path of a file with the certificates to trust.
+        chat_template_name: A `ChatTemplate`, or the name of one, in place of the served model's own; None for that.
         timeout_s: Longest silence of the server while it answers; None waits as long as it takes.
 
     Raises:
@@ -36,16 +38,32 @@ class RuntimeEndpoint(NativeBackend):
         self,
         base_url: str,
         api_key: str | None = None,
-        verify: bool | str = True,
+        verify: bool | str | None = None,
+        chat_template_name: ChatTemplate | str | None = None,
         *,
         timeout_s: float | None = None,
     ) -> None:
         if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
             raise reject("base_url", base_url, "an address that begins with http:// or https://")
         self.base_url = base_url.rstrip("/")
-        self._http = HttpTransport(self.base_url, api_key=api_key, verify=verify, timeout_s=timeout_s)
+        self._chat_template = as_chat_template(chat_template_name)
+        checks = True if verify is None else verify
+        self._http = HttpTransport(self.base_url, api_key=api_key, verify=checks, timeout_s=timeout_s)
         super().__init__(self._http)
         event_loop_thread().wait(self._ask_for_model())
+
+    @property
+    def chat_template(self) -> ChatTemplate | None:
+        """See `Backend`."""
+        return self._chat_template
+
+    async def call(self, path: str, payload: dict[str, Any]) -> Any:
+        """The server's reply to a payload, on any of its paths (docs/protocol.md)."""
+        return await self._http.call(path, payload)
+
+    def stream(self, path: str, payload: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """The events of the server's reply to a payload."""
+        return self._http.stream(path, payload)
 
     @property
     def model_info(self) -> dict[str, Any]:
@@ -109,7 +127,7 @@ class HttpTransport:
             raise self._unreachable(error) from error
         return _reply_of(response)
 
-    async def stream(self, path: str, payload: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def stream(self, path: str, payload: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """See `Transport`."""
         try:
             async with self._client.stream("POST", path, json=payload) as response:

@@ -5,14 +5,19 @@ It speaks the native protocol like a server: token ids, stops, streaming, log pr
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
 
+from sgl.backends.base import Capabilities
+from sgl.backends.model_facts import ModelFacts
 from sgl.backends.native import NativeBackend
 from sgl.backends.scripted_generation import GenerationStep, generation_steps
+from sgl.backends.scripted_logprobs import ScriptedLogprobs
 from sgl.backends.scripted_tokenizer import ByteTokenizer, ScriptedTokenizer
+from sgl.constraints import ConstraintKind
 from sgl.errors import BackendError
 from sgl.progress import Progress
+from sgl.reasoning import REASONING_PARSERS
 
 REQUEST_FIELDS = frozenset(
     {
@@ -23,11 +28,17 @@ REQUEST_FIELDS = frozenset(
         "stream",
         "return_logprob",
         "logprob_start_len",
+        "top_logprobs_num",
+        "token_ids_logprob",
         "return_text_in_logprobs",
         "return_text_ids",
+        "priority",
+        "image_data",
     }
 )
+CONSTRAINT_KINDS = frozenset(get_args(ConstraintKind))
 LITERAL_REGEX = re.compile(r"(?:[^\\.^$*+?{}\[\]|()]|\\[^a-zA-Z0-9])+")
+SCRIPTED_CAPABILITIES = Capabilities(shown_as="the scripted backend", media=frozenset({"image", "video"}))
 CHAT_TEMPLATE = {role: (f"<|{role}|>\n", "<|end|>\n") for role in ("system", "user", "assistant")}
 
 
@@ -82,6 +93,7 @@ class ScriptedBackend(NativeBackend):
         before: Called with every request, also those of forks and selects; may raise, or return a `Gate` to wait for.
         chat_template: For each role what stands before and after a message; None for a model without one.
         default_system: A system message that the template puts in front where the messages do not begin with one.
+        reasoning_parser: How it says that the model marks its thinking, as `sgl serve --reasoning-parser`.
 
     Attributes:
         model: The script, with the `calls` so far.
@@ -96,15 +108,24 @@ class ScriptedBackend(NativeBackend):
         before: Callable[[ScriptedCall], Gate | None] | None = None,
         chat_template: Mapping[str, tuple[str, str]] | None = CHAT_TEMPLATE,
         default_system: str | None = None,
+        reasoning_parser: str | None = None,
     ) -> None:
+        info: dict[str, Any] = {"model_path": "scripted", "has_chat_template": chat_template is not None}
+        info["reasoning_parser"] = asdict(REASONING_PARSERS[reasoning_parser]) if reasoning_parser is not None else None
         self.model = ScriptedModel(
             _answer_function(answers),
             logprob=logprob or (lambda context, token: -1.0),
             tokenizer=tokenizer or ByteTokenizer(),
             before=before or (lambda call: None),
             roles=ScriptedRoles(chat_template, default_system),
+            info=info,
         )
-        super().__init__(self.model)
+        super().__init__(self.model, facts=ModelFacts(model_info=info))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Everything, and it looks at images."""
+        return SCRIPTED_CAPABILITIES
 
 
 class ScriptedRoles:
@@ -118,11 +139,6 @@ class ScriptedRoles:
     def __init__(self, template: Mapping[str, tuple[str, str]] | None, default_system: str | None) -> None:
         self._template = template
         self._default_system = default_system
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there is a template."""
-        return self._template is not None
 
     def affixes(self, messages: Sequence[Mapping[str, str]], role: str) -> dict[str, str]:
         """The reply of `/role_affixes`."""
@@ -144,6 +160,7 @@ class ScriptedModel:
         tokenizer: Text to ids.
         before: Called first with each request.
         roles: The chat template.
+        info: What it says of itself.
 
     Attributes:
         calls: Every request of one prompt, in order.
@@ -158,14 +175,16 @@ class ScriptedModel:
         tokenizer: ScriptedTokenizer,
         before: Callable[[ScriptedCall], Gate | None],
         roles: ScriptedRoles,
+        info: dict[str, Any],
     ) -> None:
         self.calls: list[ScriptedCall] = []
         self.aborted: list[str] = []
         self._answer = answer
-        self._logprob = logprob
+        self._logprobs = ScriptedLogprobs(logprob, tokenizer)
         self._tokenizer = tokenizer
         self._before = before
         self._roles = roles
+        self._info = info
         # Hashes of all prefixes that were seen: numbers, where a tree would be objects for the garbage collector.
         self._seen: set[int] = set()
 
@@ -177,8 +196,7 @@ class ScriptedModel:
             case "/role_affixes":
                 return self._roles.affixes(payload["messages"], payload["role"])
             case "/tokenize":
-                ids = self._tokenizer.encode(payload["text"])
-                return {"tokens": ids, "count": len(ids)}
+                return self._tokenize(payload["text"])
             case "/flush_cache":
                 self._seen.clear()
                 return {"success": True, "message": "flushed"}
@@ -186,7 +204,7 @@ class ScriptedModel:
                 self.aborted.append(payload["rid"])
                 return {"aborted": [payload["rid"]]}
             case "/get_model_info":
-                return {"model_path": "scripted", "has_chat_template": self._roles.is_known}
+                return dict(self._info)
             case "/get_server_info":
                 return {"model_path": "scripted", "num_calls": len(self.calls)}
             case "/health":
@@ -197,17 +215,28 @@ class ScriptedModel:
         """See `Transport`."""
         if path != "/generate":
             raise BackendError(f"no stream at {path}", status=404, code="invalid_request")
-        call = await self._begin({name: value for name, value in payload.items() if name != "stream"})
-        for step in self._steps(call):
-            yield self._reply(call, step)
+        for index, item in enumerate(_samples({name: value for name, value in payload.items() if name != "stream"})):
+            call = await self._begin(item)
+            for step in self._steps(call):
+                yield {**self._reply(call, step), "index": index}
 
     async def _generate(self, payload: dict[str, Any]) -> Any:
         lists = [payload[name] for name in ("text", "input_ids") if name in payload]
         if isinstance(payload.get("text"), list) or isinstance(lists[0][0], list):
             return [await self._generate(item) for item in _batch_items(payload, len(lists[0]))]
-        call = await self._begin(payload)
-        *_, last = self._steps(call)
-        return self._reply(call, last)
+        replies = []
+        for item in _samples(payload):
+            call = await self._begin(item)
+            *_, last = self._steps(call)
+            replies.append(self._reply(call, last))
+        return replies if len(replies) > 1 else replies[0]
+
+    def _tokenize(self, text: str | list[str]) -> dict[str, Any]:
+        if isinstance(text, str):
+            ids = self._tokenizer.encode(text)
+            return {"tokens": ids, "count": len(ids)}
+        lists = [self._tokenizer.encode(item) for item in text]
+        return {"tokens": lists, "count": [len(ids) for ids in lists]}
 
     async def _begin(self, payload: dict[str, Any]) -> ScriptedCall:
         unknown = payload.keys() - REQUEST_FIELDS
@@ -216,7 +245,9 @@ class ScriptedModel:
         ids = (*payload.get("input_ids", ()), *self._tokenizer.encode(payload.get("text", "")))
         if not ids:
             raise BackendError("the prompt is empty", status=400, code="invalid_request")
-        call = ScriptedCall(len(self.calls), self._decode(ids), ids, payload.get("sampling_params", {}), payload)
+        call = ScriptedCall(
+            len(self.calls), self._logprobs.decode(ids), ids, payload.get("sampling_params", {}), payload
+        )
         self.calls.append(call)
         gate = self._before(call)
         if gate is not None:
@@ -224,7 +255,7 @@ class ScriptedModel:
         return call
 
     def _steps(self, call: ScriptedCall) -> Iterator[GenerationStep]:
-        is_constrained = "regex" in call.sampling or "json_schema" in call.sampling
+        is_constrained = not CONSTRAINT_KINDS.isdisjoint(call.sampling)
         answer = "" if call.sampling.get("max_new_tokens") == 0 else self._answer_to(call)
         return generation_steps(answer, call.sampling, self._tokenizer, is_constrained=is_constrained)
 
@@ -246,11 +277,7 @@ class ScriptedModel:
             "cached_tokens": self._num_cached(call),
         }
         reply = {"text": step.text, "output_ids": step.ids, "meta_info": meta}
-        if call.payload.get("return_logprob"):
-            start = call.payload.get("logprob_start_len", -1)
-            if start >= 0:
-                meta["input_token_logprobs"] = self._logprobs(call.prompt_ids, start)
-            meta["output_token_logprobs"] = self._logprobs((*call.prompt_ids, *step.ids), len(call.prompt_ids))
+        meta.update(self._logprobs.fields(call.payload, call.prompt_ids, step.ids))
         if step.finish_reason is not None:
             self._remember((*call.prompt_ids, *step.ids))
             reply["text_output_ids"] = step.ids[: step.num_text_ids]
@@ -258,17 +285,6 @@ class ScriptedModel:
             if call.payload.get("return_text_ids"):
                 reply["text_ids"] = list(call.prompt_ids[len(call.payload.get("input_ids", ())) :])
         return reply
-
-    def _logprobs(self, ids: Sequence[int], start: int) -> list[list[Any]]:
-        entries: list[list[Any]] = []
-        for position in range(start, len(ids)):
-            token = self._decode(ids[position : position + 1])
-            value = None if position == 0 else self._logprob(self._decode(ids[:position]), token)
-            entries.append([value, ids[position], token])
-        return entries
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        return b"".join(map(self._tokenizer.token_bytes, ids)).decode(errors="replace")
 
     def _num_cached(self, call: ScriptedCall) -> int:
         """Length of the longest prefix that was seen before; the last token of a prompt is always computed."""
@@ -279,7 +295,8 @@ class ScriptedModel:
                 break
             length += 1
         start = call.payload.get("logprob_start_len", -1)
-        return min(length, start) if start >= 0 else length
+        # The token before the first scored one is computed too: it gives that one's log probability.
+        return min(length, max(start - 1, 0)) if start >= 0 else length
 
     def _remember(self, ids: Sequence[int]) -> None:
         prefix = 0
@@ -305,7 +322,7 @@ def _answer_function(answers: Answers) -> Callable[[ScriptedCall], str]:
 
 
 def _batch_items(payload: dict[str, Any], size: int) -> list[dict[str, Any]]:
-    per_item = ("text", "input_ids", "rid")
+    per_item = ("text", "input_ids", "rid", "sampling_params", "logprob_start_len")
     return [
         {
             name: value[index] if name in per_item and isinstance(value, list) else value
@@ -313,3 +330,8 @@ def _batch_items(payload: dict[str, Any], size: int) -> list[dict[str, Any]]:
         }
         for index in range(size)
     ]
+
+
+def _samples(payload: dict[str, Any]) -> list[dict[str, Any]]:
+    """A request for each output of a prompt."""
+    return [payload] * payload.get("sampling_params", {}).get("n", 1)

@@ -1,16 +1,12 @@
 """ScriptedGeneration: how an answer comes out of a scripted model token by token, with limits and stops."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sgl.backends.scripted_tokenizer import (
-    EOS_ID,
-    ScriptedTokenizer,
-    complete_text,
-    cut_at_stop,
-    without_stop_beginning,
-)
+from sgl.backends.scripted_tokenizer import EOS_ID, ScriptedTokenizer, complete_text
+from sgl.stops import cut_at_stop, without_stop_beginning
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,50 @@ class GenerationStep:
     finish_reason: dict[str, Any] | None
     num_text_ids: int
     tail: str
+
+
+@dataclass(frozen=True)
+class RegexMatch:
+    """Where a stop regex ends an answer.
+
+    Attributes:
+        count: With which token, counted from 1, the match is there.
+        begin: Where it begins in the text.
+        text: What matched.
+        regex: The regex.
+    """
+
+    count: int
+    begin: int
+    text: str
+    regex: str
+
+    def is_before(self, text: str, stop: str | None) -> bool:
+        """Whether it begins before a stop string behind `text`, or there and is longer; or there is no stop string."""
+        return stop is None or (self.begin, -len(self.text)) < (len(text), -len(stop))
+
+
+def first_match(
+    ids: Sequence[int], stop_ids: Sequence[int], regexes: Sequence[str], tokenizer: ScriptedTokenizer
+) -> RegexMatch | None:
+    """The first match in an answer that comes token by token; of several the one that begins first, then longest."""
+    data = b""
+    for count, token in enumerate(ids, start=1):
+        if token in stop_ids:
+            return None
+        data += tokenizer.token_bytes(token)
+        text = complete_text(data)
+        found = []
+        for regex in regexes:
+            match = re.search(regex, text)
+            if match is not None:
+                begin = match.start()
+                end = next(end for end in range(len(text), begin, -1) if re.fullmatch(regex, text[begin:end]))
+                found.append((begin, -end, regex))
+        if found:
+            begin, minus_end, regex = min(found)
+            return RegexMatch(count, begin, text[begin:-minus_end], regex)
+    return None
 
 
 def generation_steps(
@@ -52,22 +92,28 @@ def generation_steps(
     limit = len(ids) if limit is None else min(limit, len(ids))
     if limit == 0:
         yield _step([], b"", stops, {"type": "length", "length": 0}, tokenizer)
+    regexes = _as_list(sampling.get("stop_regex"))
+    found = first_match(ids[:limit], stop_ids, regexes, tokenizer) if regexes else None
     data = b""
     for count in range(1, limit + 1):
         token = ids[count - 1]
         is_end = token in stop_ids
         data += b"" if is_end else tokenizer.token_bytes(token)
-        _, matched = cut_at_stop(complete_text(data), stops)
+        before, matched = cut_at_stop(complete_text(data), stops)
         reason: dict[str, Any] | None = None
         if is_end:
             reason = {"type": "stop", "matched": token}
+        elif found is not None and count == found.count and found.is_before(before, matched):
+            reason = {"type": "stop", "matched": found.text, "regex": found.regex}
         elif matched is not None:
             reason = {"type": "stop", "matched": matched}
         elif count == len(ids):
             reason = {"type": "stop", "matched": None}
         elif count == limit:
             reason = {"type": "length", "length": count}
-        yield _step(ids[:count], data, stops, reason, tokenizer)
+        # The script knows what comes: nothing of a match is shown before it is whole.
+        cut = found.begin if found is not None and (reason is None or count == found.count) else None
+        yield _step(ids[:count], data, stops, reason, tokenizer, cut=cut)
         if reason is not None:
             return
 
@@ -78,10 +124,13 @@ def _step(
     stops: Sequence[str],
     reason: dict[str, Any] | None,
     tokenizer: ScriptedTokenizer,
+    *,
+    cut: int | None = None,
 ) -> GenerationStep:
     text, _ = cut_at_stop(complete_text(data), stops)
     if reason is None:
         text = without_stop_beginning(text, stops)
+    text = text[:cut]
     shown = text.encode()
     num_text_ids, num_bytes = 0, 0
     for token in ids:

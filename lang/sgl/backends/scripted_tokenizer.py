@@ -1,7 +1,6 @@
 """Tokenizers of the scripted backend: bytes, or words that depend on what stands next to them."""
 
 import re
-from collections.abc import Sequence
 from typing import Protocol
 
 EOS_ID = 256
@@ -66,20 +65,3 @@ def complete_text(data: bytes) -> str:
             if error.reason != "unexpected end of data":
                 raise
     return ""
-
-
-def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
-    """The text before the earliest stop string, and which one it is: the longest of those that begin there."""
-    found = [(text.index(stop), -len(stop), stop) for stop in stops if stop in text]
-    if not found:
-        return text, None
-    start, _, stop = min(found)
-    return text[:start], stop
-
-
-def without_stop_beginning(text: str, stops: Sequence[str]) -> str:
-    """The text without an end that could still become a stop string."""
-    for start in range(len(text)):
-        if any(stop.startswith(text[start:]) for stop in stops):
-            return text[:start]
-    return text

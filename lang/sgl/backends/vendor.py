@@ -23,8 +23,9 @@ from sgl.backends.base import (
     Selection,
 )
 from sgl.backends.vendor_wire import ReplyReader, chat_fields, completion_fields
+from sgl.chat_template import ChatTemplate
 from sgl.choices import ChoicesMethod
-from sgl.errors import BackendError, SglError, UnsupportedError
+from sgl.errors import ArgumentError, BackendError, SglError, UnsupportedError
 from sgl.usage import Usage
 
 logger = logging.getLogger(__name__)
@@ -37,17 +38,39 @@ class VendorBackend(Backend):
         model_name: Sent as `model`.
         is_chat: Whether it takes messages; else it takes text.
         capabilities: What it can do.
+        chat_template: The text around messages, for a model that takes text; None for plain lines.
+        prefix_by: How it is asked for the rest of an assistant message; None where it cannot be.
 
     Attributes:
         token_usage: Sum over all calls so far; `token_usage.reset()` begins again.
     """
 
-    def __init__(self, model_name: str, *, is_chat: bool, capabilities: Capabilities) -> None:
+    def __init__(
+        self,
+        model_name: str,
+        *,
+        is_chat: bool,
+        capabilities: Capabilities,
+        chat_template: ChatTemplate | None = None,
+        prefix_by: str | None = None,
+    ) -> None:
+        if is_chat and chat_template is not None:
+            raise ArgumentError(
+                f"chat_template is {chat_template.name!r}, and {capabilities.shown_as} takes messages: its server puts "
+                "the text around them"
+            )
         self.model_name = model_name
         self.is_chat_model = is_chat
         self.token_usage = Usage()
         self._capabilities = capabilities
+        self._chat_template = chat_template
+        self._prefix_by = prefix_by
         self._is_warned = False
+
+    @property
+    def chat_template(self) -> ChatTemplate | None:
+        """See `Backend`."""
+        return self._chat_template
 
     @property
     def capabilities(self) -> Capabilities:
@@ -111,7 +134,8 @@ class VendorBackend(Backend):
         }
 
     def _fields(self, request: GenRequest) -> dict[str, Any]:
-        fields = chat_fields(request) if self.is_chat_model else completion_fields(request)
+        is_chat = self.is_chat_model
+        fields = chat_fields(request, prefix_by=self._prefix_by) if is_chat else completion_fields(request)
         return {"model": self.model_name, **fields}
 
     def _counted(self, generation: Generation) -> Generation:

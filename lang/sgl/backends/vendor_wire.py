@@ -32,20 +32,36 @@ EXTENSIONS = {
     "ignore_eos": "ignore_eos",
 }
 CONSTRAINT_EXTENSIONS = ("regex", "json_schema")
+# Ways to ask for the rest of an assistant message: a field of that message, or fields of the request.
+PREFIX_EXTENSIONS = ("prefix", "continue_final_message")
 _NEUTRAL = {name: value for name, value in RUN_DEFAULTS.given().items() if name != "max_new_tokens"}
 
 
-def chat_fields(request: GenRequest) -> dict[str, Any]:
+def chat_fields(request: GenRequest, *, prefix_by: str | None = None) -> dict[str, Any]:
     """The body of a chat request, without the model.
+
+    Args:
+        request: What is asked.
+        prefix_by: One of `PREFIX_EXTENSIONS` where the endpoint goes on inside an assistant message.
 
     Raises:
         BackendError: the state is no dialogue that ends where the assistant begins to speak.
     """
-    assert request.dialogue is not None, "a backend that takes messages gets them"
-    _check_dialogue(request.dialogue)
+    dialogue = request.dialogue
+    assert dialogue is not None, "a backend that takes messages gets them"
+    _check_dialogue(dialogue, has_prefix=prefix_by is not None)
     fields = _settings(request.sampling, request.constraint, is_chat=True)
     fields["max_completion_tokens"] = fields.pop("max_tokens")
-    return {"messages": list(request.dialogue.messages), **fields}
+    messages = list(dialogue.messages)
+    if dialogue.open_text.strip():
+        begun: dict[str, Any] = {"role": "assistant", "content": dialogue.open_text}
+        if prefix_by == "prefix":
+            begun["prefix"] = True
+        else:
+            extra = {"continue_final_message": True, "add_generation_prompt": False}
+            fields["extra_body"] = {**fields.get("extra_body", {}), **extra}
+        messages.append(begun)
+    return {"messages": messages, **fields}
 
 
 def completion_fields(request: GenRequest) -> dict[str, Any]:
@@ -57,17 +73,22 @@ def completion_fields(request: GenRequest) -> dict[str, Any]:
     return {"prompt": request.prompt.pending, **fields}
 
 
-def _check_dialogue(dialogue: Dialogue) -> None:
+def _check_dialogue(dialogue: Dialogue, *, has_prefix: bool) -> None:
     if dialogue.open_role != "assistant":
         where = "outside of roles" if dialogue.open_role is None else f"in role {dialogue.open_role!r}"
         raise BackendError(f"a chat model speaks in role 'assistant', and the gen stands {where}")
-    if dialogue.open_text.strip():
+    if dialogue.has_open_media:
+        raise BackendError("there is an image in the assistant's message before the gen: put it into a user message")
+    if dialogue.open_text.strip() and not has_prefix:
         raise BackendError(
-            f"the assistant's message begins with {dialogue.open_text[:40]!r} before the gen, and a chat endpoint "
-            "cannot go on inside a message: let the gen be the first in it"
+            f"the assistant's message begins with {dialogue.open_text[:40]!r} before the gen, and this chat endpoint "
+            "cannot go on inside a message: let the gen be the first in it, or speculate "
+            "(function(num_api_spec_tokens=...)) with a prompt that lets the model write the whole message"
         )
     if dialogue.has_loose_text:
-        raise BackendError("there is text outside of roles, which a chat endpoint does not take: put it into a role")
+        raise BackendError(
+            "there is text outside of roles, or an image, which a chat endpoint does not take: put it into a role"
+        )
 
 
 def _settings(sampling: SamplingParams, constraint: Constraint | None, *, is_chat: bool) -> dict[str, Any]:
@@ -107,6 +128,7 @@ class ReplyReader:
     def __init__(self, request: GenRequest, fields: dict[str, Any]) -> None:
         self._prompt = request.prompt
         self._text = ""
+        self._reasoning = ""
         self._logprobs: list[list[Any]] = []
         self._finish_reason: str | None = None
         sent = {name: value for name, value in fields.items() if name not in ("messages", "prompt", "model")}
@@ -122,19 +144,21 @@ class ReplyReader:
         """Read a reply or a chunk; whether the text has grown."""
         self._meta.update({name: part[name] for name in ("id", "model") if part.get(name)})
         self._take_usage(part.get("usage"))
-        size = len(self._text)
+        size = len(self._text) + len(self._reasoning)
         for choice in part.get("choices") or ():
             message = choice.get("message") or choice.get("delta") or {}
             if message.get("refusal"):
                 raise BackendError(f"the model refused: {message['refusal']}", code="refusal")
             self._text += choice.get("text") or message.get("content") or ""
+            # Servers that tell thinking apart call it by either name.
+            self._reasoning += message.get("reasoning_content") or message.get("reasoning") or ""
             self._logprobs += _logprobs(choice.get("logprobs"))
             self._finish_reason = choice.get("finish_reason") or self._finish_reason
-        return len(self._text) > size
+        return len(self._text) + len(self._reasoning) > size
 
     def beginning(self) -> Generation:
         """The output so far."""
-        return Generation(text=self._text, meta=dict(self._meta), prompt=None)
+        return Generation(text=self._text, meta=dict(self._meta), prompt=None, reasoning=self._reasoning)
 
     def whole(self) -> Generation:
         """The complete output.
@@ -153,7 +177,8 @@ class ReplyReader:
             raise BackendError(f"the output ended by {self._finish_reason!r}", code=self._finish_reason)
         if self._logprobs:
             meta["output_token_logprobs"] = self._logprobs
-        return Generation(text=self._text, meta=meta, prompt=Prompt(pending=self._prompt.pending + self._text))
+        prompt = Prompt(pending=self._prompt.pending + self._text)
+        return Generation(text=self._text, meta=meta, prompt=prompt, reasoning=self._reasoning)
 
     def _take_usage(self, usage: dict[str, Any] | None) -> None:
         if usage:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sgl_runtime.detokenizer.stop_matcher import StopMatcher
 from sgl_runtime.ipc.messages import DetokenizeStart
+from sgl_runtime.stops.regex_search import RegexSearch
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
 _MAX_CHARACTER_BYTES = 4
@@ -30,7 +31,7 @@ class DecodeState:
     """Decodes one request.
 
     Text is cut only where a character begins, so the pieces put together are the text decoded at once.  What is held
-    back is bounded: a beginning of a character (3 bytes) or of a stop string.
+    back: a beginning of a character (3 bytes), of a stop string, or of what a stop regex may still come to match.
 
     Args:
         start: How this request is decoded.
@@ -43,6 +44,7 @@ class DecodeState:
         self._trims_stop = not start.no_stop_trim
         self._stops = [stop.encode() for stop in start.stop]
         self._matchers = [StopMatcher(stop) for stop in self._stops]
+        self._searches = [RegexSearch(automaton) for automaton in start.stop_automata]
         self._output = bytearray()
         self._num_shown_bytes = 0
         # Where each id ends in the output.
@@ -59,19 +61,22 @@ class DecodeState:
         new_bytes = bytes(self._output[begin:])
         for matcher in self._matchers:
             matcher.feed(new_bytes)
+        for search in self._searches:
+            search.feed(new_bytes)
 
     def take_text(self) -> str:
         """Text that can be shown now and was not shown before."""
         held = max((matcher.matched_len for matcher in self._matchers), default=0)
         end = min(len(self._output) - held, _whole_characters_end(self._output))
+        end = min(end, *(search.open_from for search in self._searches)) if self._searches else end
         return self._show_until(end)
 
     def finish(self, *, at_stop_string: bool) -> FinalText:
         """The rest of the text.
 
         Args:
-            at_stop_string: Whether the output ended because it holds a stop string; it is then cut there, unless the
-                request wants to keep it.
+            at_stop_string: Whether the output ended because it holds a stop string, or a match of a stop regex; it is
+                then cut there, unless the request wants to keep it.
         """
         end = self._first_stop() if at_stop_string and self._trims_stop else len(self._output)
         num_text_ids = bisect_right(self._id_ends, end)
@@ -88,7 +93,8 @@ class DecodeState:
 
     def _first_stop(self) -> int:
         # Nothing from the first byte of a match on was shown: it was a beginning of the stop until this step.
-        found = (self._output.find(stop, self._num_shown_bytes) for stop in self._stops)
+        found = [self._output.find(stop, self._num_shown_bytes) for stop in self._stops]
+        found += [search.match[0] for search in self._searches if search.match is not None]
         return min((position for position in found if position >= 0), default=len(self._output))
 
     def _splits_character(self, position: int, end: int) -> bool:

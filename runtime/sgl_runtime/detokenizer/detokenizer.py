@@ -82,6 +82,8 @@ def _text_delta(delta: TokenDelta, text: str, *, num_text_ids: int = 0, text_tai
         grammar_compile_time=delta.grammar_compile_time,
         output_logprobs=delta.output_logprobs,
         input_logprobs=delta.input_logprobs,
+        output_alternatives=delta.output_alternatives,
+        input_alternatives=delta.input_alternatives,
     )
 
 

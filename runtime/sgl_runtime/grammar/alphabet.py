@@ -63,6 +63,25 @@ class Alphabet:
         kept = pairs[representative[used]]
         return alphabet, kept[:, 0], kept[:, 1]
 
+    @classmethod
+    def common(cls, alphabets: "Sequence[Alphabet]", within: CharSet) -> "tuple[Alphabet, IntArray]":
+        """The common refinement of some alphabets, for complete automata over the characters of a set.
+
+        Returns:
+            The alphabet, with a class for every character of the set and -1 for the others; and a (C, len(alphabets))
+            matrix: the class in each of the alphabets (-1 for none).
+        """
+        edges = [point for low, high in within.ranges for point in (low, high + 1) if point <= MAX_CODE_POINT]
+        starts = np.unique(np.concatenate([[0], edges, *(each.starts for each in alphabets)])).astype(np.int32)
+        inside = np.searchsorted(np.array(edges, dtype=np.int64), starts, side="right") % 2 == 1
+        columns = np.stack([inside.astype(np.int32), *(each.class_of(starts) for each in alphabets)], axis=1)
+        columns[~inside] = 0
+        classes, representative = _group_rows(columns)
+        used = inside[representative]
+        renumber = np.where(used, np.cumsum(used) - 1, -1)
+        alphabet = cls(starts, renumber[classes].astype(np.int32), int(used.sum()))
+        return alphabet, columns[representative[used], 1:]
+
     def class_of(self, code_points: IntArray) -> IntArray:
         """The class of each code point, -1 for none."""
         return self.classes[np.searchsorted(self.starts, code_points, side="right") - 1]

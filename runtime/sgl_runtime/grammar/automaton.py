@@ -1,32 +1,76 @@
-"""ByteAutomaton: the one form in which a constraint is enforced, a deterministic automaton over bytes."""
+"""ByteAutomaton: the one form in which a constraint is enforced, a deterministic automaton over bytes with a stack.
 
-from dataclasses import dataclass
+An edge is plain (go to a state), a push (go to a callee's state and remember where to return to) or a pop (go to the
+remembered place).  What is remembered is the start of a slice of `returns`; a callee ends with a label, which picks the
+state in that slice.  Regexes and choices need plain edges only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.grammar.budget import Budget
-from sgl_runtime.grammar.graph import Flags, Table, trim
+from sgl_runtime.grammar.graph import Flags, InverseEdges, Table, trim
+
+DEAD = -1
+FIRST_SPECIAL = -2
+"""Entries of a table from here down are special edges: entry -2 - e is edge e."""
+
+Stack = tuple[int, ...]
+"""What is remembered, the newest last: places in `ByteAutomaton.returns`."""
+
+_NO_EDGES = np.zeros(0, dtype=np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedPart:
+    """A range of states that is the same in every automaton that holds it, so that its masks can be shared.
+
+    Attributes:
+        key: What the part is.
+        first_state: Where it lies in this automaton.
+        num_states: How many states it has.
+    """
+
+    key: object
+    first_state: int
+    num_states: int
 
 
 @dataclass(frozen=True, eq=False)
 class ByteAutomaton:
-    """A trimmed automaton: every state is reachable and can reach acceptance; state 0 is the start.
+    """An automaton in which every state can reach the end, whatever the stack; state 0 is the start.
 
     Attributes:
         byte_classes: (256,) uint8, the class of each byte.
-        table: (S, K) int32, next state by class, -1 where the byte is not allowed.
+        table: (S, K) int32: the next state by class, DEAD where the byte is not allowed, or a special edge.
         accepting: (S,) bool, whether the output may end here.
+        edge_target: (E,) int32: the state that a push goes to; -1 for a pop.
+        edge_argument: (E,) int32: what a push remembers; the label of a pop.
+        returns: (R,) int32: states to return to, -1 where a label may not come.
+        parts: Ranges of states that other automata share.
     """
 
     byte_classes: NDArray[np.uint8]
     table: Table
     accepting: Flags
+    edge_target: NDArray[np.int32] = field(default_factory=lambda: _NO_EDGES)
+    edge_argument: NDArray[np.int32] = field(default_factory=lambda: _NO_EDGES)
+    returns: NDArray[np.int32] = field(default_factory=lambda: _NO_EDGES)
+    parts: Sequence[SharedPart] = ()
 
     @property
     def num_states(self) -> int:
         """Number of states, S."""
         return len(self.table)
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether there are plain edges only."""
+        return not len(self.edge_target)
 
     @property
     def is_empty(self) -> bool:
@@ -36,32 +80,55 @@ class ByteAutomaton:
     @property
     def size_bytes(self) -> int:
         """Memory that the tables take."""
-        return self.table.nbytes + self.accepting.nbytes + self.byte_classes.nbytes
+        arrays = (self.table, self.accepting, self.byte_classes, self.edge_target, self.edge_argument, self.returns)
+        return sum(array.nbytes for array in arrays)
 
-    def run(self, state: int, data: bytes) -> int:
-        """The state after some bytes, -1 when they are not allowed."""
+    @property
+    def num_callees(self) -> int:
+        """Number of states that pushes go to: no output has to go deeper than that."""
+        return len(np.unique(self.edge_target[self.edge_target >= 0]))
+
+    @cached_property
+    def needed_depth(self) -> NDArray[np.int32]:
+        """(S,) how many levels must still be opened, one in another, to reach the end of each state's callee."""
+        return _needed_depth(self)
+
+    def run(self, state: int, stack: Stack, data: bytes) -> tuple[int, Stack]:
+        """The state and the stack after some bytes; state DEAD when they are not allowed."""
+        classes, table = self.byte_classes, self.table
         for byte in data:
-            state = int(self.table[state, self.byte_classes[byte]])
-            if state < 0:
-                return -1
-        return state
+            after = int(table[state, classes[byte]])
+            if after <= FIRST_SPECIAL:
+                edge = FIRST_SPECIAL - after
+                target = int(self.edge_target[edge])
+                if target >= 0:
+                    stack = (*stack, int(self.edge_argument[edge]))
+                    after = target
+                else:
+                    after = int(self.returns[stack[-1] + int(self.edge_argument[edge])])
+                    stack = stack[:-1]
+            if after < 0:
+                return DEAD, ()
+            state = after
+        return state, stack
 
     def accepts(self, data: bytes) -> bool:
         """Whether the bytes are a complete output."""
-        state = self.run(0, data)
+        state, _ = self.run(0, (), data)
         return state >= 0 and bool(self.accepting[state])
 
     def must_end(self, state: int) -> bool:
         """Whether the output is complete at this state and nothing can follow."""
-        return bool(self.accepting[state]) and not (self.table[state] >= 0).any()
+        return bool(self.accepting[state]) and bool((self.table[state] == DEAD).all())
 
     def restrict(self, allowed: Flags, budget: Budget) -> "ByteAutomaton":
-        """The outputs that use only some byte values.
+        """The outputs that use only some byte values; for automata without a stack.
 
         Args:
             allowed: (256,) bool.
             budget: Paid for trimming.
         """
+        assert self.is_regular
         used = (self.table >= 0)[:, self.byte_classes].any(axis=0)
         if not (used & ~allowed).any():
             return self
@@ -72,3 +139,50 @@ class ByteAutomaton:
         kept, renumbered = np.unique(classes, return_inverse=True)
         table, accepting = trim(np.ascontiguousarray(table[:, kept]), self.accepting, 0, budget)
         return ByteAutomaton(renumbered.astype(np.uint8), table, accepting)
+
+
+def _needed_depth(automaton: ByteAutomaton) -> NDArray[np.int32]:
+    """Level by level: the states that can end when so many levels may be opened."""
+    source, column = np.nonzero(automaton.table <= FIRST_SPECIAL)
+    edges = FIRST_SPECIAL - automaton.table[source, column]
+    is_push = automaton.edge_target[edges] >= 0
+    ends = automaton.accepting.copy()
+    ends[source[~is_push]] = True
+    callers, pushes = source[is_push], edges[is_push]
+    behind = _states_behind(automaton)
+    needed = np.full(automaton.num_states, automaton.num_states, dtype=np.int32)
+    plain = np.where(automaton.table >= 0, automaton.table, DEAD)
+    inverse = InverseEdges(plain)
+    for depth in range(automaton.num_callees + 1):
+        # A push leads to where it returns, once what it calls can end.
+        callable_now = needed[automaton.edge_target[pushes]] < depth
+        frontier = np.flatnonzero(ends) if depth == 0 else np.zeros(0, dtype=np.int64)
+        while True:
+            frontier = frontier[needed[frontier] > depth]
+            needed[frontier] = depth
+            sources = inverse.sources(frontier) if len(frontier) else frontier
+            fresh = [
+                caller
+                for caller, push, is_open in zip(callers.tolist(), pushes.tolist(), callable_now.tolist(), strict=True)
+                if is_open
+                and needed[caller] > depth
+                and (needed[behind[int(automaton.edge_argument[push])]] <= depth).any()
+            ]
+            following = np.union1d(sources[needed[sources] > depth], np.array(fresh, dtype=np.int64))
+            if not len(following):
+                break
+            frontier = following
+        if (needed <= depth).all():
+            break
+    return needed
+
+
+def _states_behind(automaton: ByteAutomaton) -> dict[int, NDArray[np.int32]]:
+    """For each thing that a push remembers, the states that it can lead back to."""
+    starts = np.unique(automaton.edge_argument[automaton.edge_target >= 0])
+    ends = np.append(starts[1:], len(automaton.returns))
+    found = {}
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        states = automaton.returns[start:end]
+        found[start] = states[states >= 0]
+    return found

@@ -37,6 +37,11 @@ class CharDfa:
         """Whether no string at all is accepted."""
         return not self.accepting.any()
 
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the arrays take."""
+        return self.table.nbytes + self.accepting.nbytes + self.alphabet.starts.nbytes + self.alphabet.classes.nbytes
+
     def accepts(self, text: str) -> bool:
         """Whether the whole string is in the language."""
         state = 0

@@ -10,17 +10,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event, Lock
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.automaton import ByteAutomaton
 from sgl_runtime.grammar.base import Grammar, GrammarSpec, GrammarVocabulary
 from sgl_runtime.grammar.budget import Budget
-from sgl_runtime.grammar.char_dfa import CharDfa
+from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.choices import choices_to_dfa
 from sgl_runtime.grammar.fsm_backend import FsmGrammar
-from sgl_runtime.grammar.json_schema.fragments import FragmentCache
-from sgl_runtime.grammar.json_schema.front_end import schema_to_dfa
+from sgl_runtime.grammar.json_schema.front_end import JsonPolicy, SchemaFrontEnd
+from sgl_runtime.grammar.json_schema.scalars import Scalars
 from sgl_runtime.grammar.regex import regex_to_dfa
+from sgl_runtime.grammar.structural_tags import TagFrontEnd
 from sgl_runtime.grammar.token_mask import TokenMaskCache
 from sgl_runtime.grammar.utf8 import to_bytes
 from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
@@ -43,38 +47,64 @@ class CompiledGrammar:
     compile_seconds: float
 
 
-def compile_automaton(
-    spec: GrammarSpec, config: GrammarConfig, fragments: FragmentCache | None = None, *, stop: Event | None = None
-) -> ByteAutomaton:
-    """Compile a spec without regard to a vocabulary.
+class AutomatonCompiler:
+    """Compiles specs to automata, without caching whole ones; used by several threads.
 
     Args:
-        spec: The constraint.
-        config: State limit, time limit and white-space policy.
-        fragments: Parts of earlier schemas to use again; none by default.
-        stop: Ends the compilation early once it is set.
+        config: State limit, time limit and policies.
+        usable_bytes: (256,) bool, the bytes that outputs can hold; all by default.
+    """
+
+    def __init__(self, config: GrammarConfig, usable_bytes: NDArray[np.bool_] | None = None) -> None:
+        self._config = config
+        self._usable_bytes = np.ones(256, dtype=bool) if usable_bytes is None else usable_bytes
+        policy = JsonPolicy(
+            whitespace=config.json_whitespace,
+            is_open=config.json_additional_properties == "open",
+            any_order=config.json_key_order == "any",
+        )
+        self._schemas = SchemaFrontEnd(policy, Scalars(self._usable_bytes))
+        self._tags = TagFrontEnd(self._schemas, self._usable_bytes)
+
+    def compile(self, spec: GrammarSpec, *, stop: Event | None = None) -> ByteAutomaton:
+        """Compile a spec.
+
+        Args:
+            spec: The constraint.
+            stop: Ends the compilation early once it is set.
+
+        Raises:
+            GrammarError: the spec is malformed, not supported, too large or takes too long; or it allows no output.
+        """
+        config = self._config
+        budget = Budget(max_states=config.max_grammar_states, timeout_s=config.grammar_compile_timeout, stop=stop)
+        try:
+            if spec.kind == "json_schema":
+                return self._schemas.compile(spec.text, budget)
+            if spec.kind == "structural_tag":
+                builder = AutomatonBuilder(budget)
+                self._tags.build(spec.text, builder, budget)
+                return builder.build()
+            dfa = choices_to_dfa(spec.text, budget) if spec.kind == "choices" else regex_to_dfa(spec.text, budget)
+        except GrammarError as error:
+            raise GrammarError(_one_line(error.message)) from error
+        except RecursionError:
+            raise GrammarError(f"this {spec.kind} is nested too deep") from None
+        if dfa.is_empty:
+            raise GrammarError(f"no output at all satisfies this {spec.kind}")
+        automaton = to_bytes(dfa, budget).restrict(self._usable_bytes, budget)
+        if automaton.is_empty:
+            raise GrammarError(f"no output that satisfies this {spec.kind} can be spelled with the model's vocabulary")
+        return automaton
+
+
+def compile_automaton(spec: GrammarSpec, config: GrammarConfig) -> ByteAutomaton:
+    """Compile one spec, without regard to a vocabulary.
 
     Raises:
-        GrammarError: the spec is malformed, not supported, too large or takes too long; or it allows no output.
+        GrammarError: see `AutomatonCompiler.compile`.
     """
-    budget = Budget(max_states=config.max_grammar_states, timeout_s=config.grammar_compile_timeout, stop=stop)
-    try:
-        dfa = _to_dfa(spec, config, budget, fragments or FragmentCache())
-    except GrammarError as error:
-        raise GrammarError(_one_line(error.message)) from error
-    except RecursionError:
-        raise GrammarError(f"this {spec.kind} is nested too deep") from None
-    if dfa.is_empty:
-        raise GrammarError(f"no output at all satisfies this {spec.kind}")
-    return to_bytes(dfa, budget)
-
-
-def _to_dfa(spec: GrammarSpec, config: GrammarConfig, budget: Budget, fragments: FragmentCache) -> CharDfa:
-    if spec.kind == "choices":
-        return choices_to_dfa(spec.text, budget)
-    if spec.kind == "regex":
-        return regex_to_dfa(spec.text, budget)
-    return schema_to_dfa(spec.text, config.json_whitespace, budget, fragments)
+    return AutomatonCompiler(config).compile(spec)
 
 
 class GrammarCompiler:
@@ -90,7 +120,7 @@ class GrammarCompiler:
         self._config = config
         self._order = VocabularyOrder.of(vocabulary)
         self._masks = TokenMaskCache(self._order, max_bytes=_MASK_CACHE_BYTES)
-        self._fragments = FragmentCache()
+        self._automata = AutomatonCompiler(config, self._order.usable_bytes)
         self._automaton_ids = itertools.count()
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="grammar-compiler")
         self._stopped = Event()
@@ -101,9 +131,24 @@ class GrammarCompiler:
         """Compile, or find, a grammar and wait for it.
 
         Raises:
-            GrammarError: see `compile_automaton`; or no output can be spelled with the vocabulary.
+            GrammarError: see `AutomatonCompiler.compile`.
         """
         return self.submit(spec).result().grammar
+
+    def compile_now(self, spec: GrammarSpec) -> FsmGrammar:
+        """Compile in this thread, whether the grammar is known or not; it is not kept.
+
+        Raises:
+            GrammarError: see `AutomatonCompiler.compile`.
+        """
+        automaton = self._automata.compile(spec, stop=self._stopped)
+        return FsmGrammar(
+            automaton,
+            automaton_id=next(self._automaton_ids),
+            vocabulary=self._vocabulary,
+            masks=self._masks,
+            max_depth=self._config.max_grammar_depth,
+        )
 
     def submit(self, spec: GrammarSpec) -> "Future[CompiledGrammar]":
         """Compile in the background; a spec that is known or being compiled is not compiled again.
@@ -131,14 +176,7 @@ class GrammarCompiler:
 
     def _compile(self, spec: GrammarSpec) -> CompiledGrammar:
         start = time.monotonic()
-        automaton = compile_automaton(spec, self._config, self._fragments, stop=self._stopped)
-        budget = Budget(max_states=self._config.max_grammar_states, timeout_s=self._config.grammar_compile_timeout)
-        automaton = automaton.restrict(self._order.usable_bytes, budget)
-        if automaton.is_empty:
-            raise GrammarError(f"no output that satisfies this {spec.kind} can be spelled with the model's vocabulary")
-        grammar = FsmGrammar(
-            automaton, automaton_id=next(self._automaton_ids), vocabulary=self._vocabulary, masks=self._masks
-        )
+        grammar = self.compile_now(spec)
         return CompiledGrammar(grammar, time.monotonic() - start)
 
     def _forget_failure(self, spec: GrammarSpec, future: "Future[CompiledGrammar]") -> None:

@@ -3,9 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_runtime.grammar.automaton import ByteAutomaton
+from sgl_runtime.errors import GrammarError
+from sgl_runtime.grammar.automaton import DEAD, ByteAutomaton, Stack
 from sgl_runtime.grammar.base import GrammarVocabulary
-from sgl_runtime.grammar.token_mask import TokenMaskCache
+from sgl_runtime.grammar.token_mask import TokenMaskCache, compute_mask
+
+
+_DEPTH_OF_TOKENS = 64
+"""More levels than one token opens: with that many to go, a limit on the depth cannot matter yet."""
 
 
 class FsmGrammar:
@@ -16,11 +21,29 @@ class FsmGrammar:
         automaton_id: Its number in the mask cache.
         vocabulary: The tokens.
         masks: Rows of visited states, shared by all grammars of a compiler.
+        max_depth: Most arrays, objects and strings that an output may nest, one in another.
+
+    Raises:
+        GrammarError: every output nests deeper than that.
     """
 
     def __init__(
-        self, automaton: ByteAutomaton, *, automaton_id: int, vocabulary: GrammarVocabulary, masks: TokenMaskCache
+        self,
+        automaton: ByteAutomaton,
+        *,
+        automaton_id: int,
+        vocabulary: GrammarVocabulary,
+        masks: TokenMaskCache,
+        max_depth: int,
     ) -> None:
+        # No output has to go deeper than there are callees.
+        self._num_callees = automaton.num_callees
+        if self._num_callees > max_depth and automaton.needed_depth[0] > max_depth:
+            raise GrammarError(
+                f"every output nests {automaton.needed_depth[0]} levels deep; at most {max_depth} are allowed"
+                " (max_grammar_depth)"
+            )
+        self._max_depth = max_depth
         self.automaton = automaton
         self._automaton_id = automaton_id
         self._vocabulary = vocabulary
@@ -31,9 +54,12 @@ class FsmGrammar:
         """A cursor at the beginning of the output."""
         return FsmState(self)
 
-    def fill_mask(self, state: int, row: NDArray[np.int32]) -> None:
+    def fill_mask(self, state: int, stack: Stack, row: NDArray[np.int32]) -> None:
         """Write the token mask of an automaton state, see `base.GrammarState.fill_mask`."""
-        row[:] = self._masks.row(self.automaton, self._automaton_id, state)
+        if len(stack) + self._num_callees + _DEPTH_OF_TOKENS > self._max_depth:
+            row[:] = compute_mask(self.automaton, state, stack, self._masks.order, max_depth=self._max_depth)
+        else:
+            row[:] = self._masks.row(self.automaton, self._automaton_id, state, stack)
         if self.automaton.accepting[state]:
             for eos_id in self._eos_ids:
                 row.view(np.uint32)[eos_id // 32] |= np.uint32(1 << (eos_id % 32))
@@ -42,11 +68,11 @@ class FsmGrammar:
         """Whether a token ends the output."""
         return token_id in self._vocabulary.eos_ids
 
-    def after_token(self, state: int, token_id: int) -> int:
-        """The automaton state behind a token that is no end-of-sequence token, -1 if it is not allowed."""
+    def after_token(self, state: int, stack: Stack, token_id: int) -> tuple[int, Stack]:
+        """State and stack behind a token that is no end-of-sequence token; state DEAD if it is not allowed."""
         tokens = self._vocabulary.token_bytes
         data = tokens[token_id] if 0 <= token_id < len(tokens) else None
-        return self.automaton.run(state, data) if data else -1
+        return self.automaton.run(state, stack, data) if data else (DEAD, ())
 
 
 class FsmState:
@@ -59,19 +85,20 @@ class FsmState:
     def __init__(self, grammar: FsmGrammar) -> None:
         self._grammar = grammar
         self._state = 0
+        self._stack: Stack = ()
 
     def fill_mask(self, row: NDArray[np.int32]) -> None:
         """Write the token mask of this state, see `base.GrammarState.fill_mask`."""
-        self._grammar.fill_mask(self._state, row)
+        self._grammar.fill_mask(self._state, self._stack, row)
 
     def advance(self, token_id: int) -> bool:
         """Move past a token; False, with the state unchanged, when it is not allowed here."""
         if self._grammar.is_eos(token_id):
             return self.can_end()
-        after = self._grammar.after_token(self._state, token_id)
-        if after < 0:
+        state, stack = self._grammar.after_token(self._state, self._stack, token_id)
+        if state == DEAD:
             return False
-        self._state = after
+        self._state, self._stack = state, stack
         return True
 
     def can_end(self) -> bool:

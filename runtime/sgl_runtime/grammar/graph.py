@@ -9,6 +9,7 @@ from sgl_runtime.grammar.budget import Budget
 
 Table = NDArray[np.int32]
 Flags = NDArray[np.bool_]
+Labels = NDArray[np.int32]
 Indices = NDArray[np.int64]
 
 
@@ -44,6 +45,24 @@ def without_repeats(values: Indices, stamps: Indices) -> Indices:
     stamps[values] = places
     is_last: Flags = stamps[values] == places
     return values[is_last]
+
+
+def distinct_rows(rows: NDArray[np.integer]) -> tuple[Indices, Indices]:
+    """Find the distinct rows of a matrix.
+
+    Args:
+        rows: (N, K) integers.
+
+    Returns:
+        (M,) the first place of each distinct row, and (N,) for each row the number of the one that it equals.
+    """
+    weights = np.random.default_rng(0).integers(1, 2**63, size=rows.shape[1], dtype=np.uint64) | np.uint64(1)
+    keys = rows.astype(np.uint64) @ weights
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    if not np.array_equal(rows[first][inverse], rows):
+        # Two rows have one key: compare whole rows.
+        _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, inverse.ravel()
 
 
 AnyIndices = TypeVar("AnyIndices", NDArray[np.int32], NDArray[np.int64])
@@ -87,18 +106,37 @@ def co_reachable(table: Table, accepting: Flags, budget: Budget) -> Flags:
 
 
 def trim(table: Table, accepting: Flags, start: int, budget: Budget) -> tuple[Table, Flags]:
-    """Keep the states on some path from `start` to acceptance; `start` becomes state 0.
+    """`trim_labelled` for an automaton that accepts or does not."""
+    table, labels = trim_labelled(table, as_labels(accepting), start, budget)
+    return table, labels >= 0
+
+
+def trim_labelled(table: Table, labels: Labels, start: int, budget: Budget) -> tuple[Table, Labels]:
+    """Keep the states on some path from `start` to a label; `start` becomes state 0.
+
+    Args:
+        table: (S, C) int32, next state or -1.
+        labels: (S,) int32, -1 for none.
+        start: The state to start from.
+        budget: Paid for every step.
 
     Returns:
-        The new table and flags. If nothing is accepted they hold state 0 alone, without edges.
+        The new table and labels. If no label is reached they hold state 0 alone, without edges.
     """
     order = reachable(table, start, budget)
     renumber = np.full(len(table) + 1, -1, dtype=np.int32)
     renumber[order] = np.arange(len(order))
-    table, accepting = renumber[table[order]], accepting[order]
-    alive = co_reachable(table, accepting, budget)
+    table, labels = renumber[table[order]], labels[order]
+    alive = co_reachable(table, labels >= 0, budget)
     if not alive[0]:
-        return np.full((1, table.shape[1]), -1, dtype=np.int32), np.zeros(1, dtype=bool)
+        return np.full((1, table.shape[1]), -1, dtype=np.int32), np.full(1, -1, dtype=np.int32)
+    if alive.all():
+        return table, labels
     renumber = np.full(len(table) + 1, -1, dtype=np.int32)
     renumber[:-1][alive] = np.arange(int(alive.sum()))
-    return renumber[table[alive]], accepting[alive]
+    return renumber[table[alive]], labels[alive]
+
+
+def as_labels(accepting: Flags) -> Labels:
+    """Label 0 where an automaton accepts."""
+    return accepting.astype(np.int32) - 1

@@ -4,24 +4,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.grammar.budget import Budget
-from sgl_runtime.grammar.graph import Flags, Indices, InverseEdges, Table
+from sgl_runtime.grammar.graph import Flags, Indices, InverseEdges, Labels, Table, as_labels, distinct_rows
 
 _NUM_TRIES = 4
 
 
 def minimize(table: Table, accepting: Flags, budget: Budget) -> tuple[Table, Flags]:
-    """The smallest automaton with the same language.
+    """`minimize_labelled` for an automaton that accepts or does not."""
+    table, labels = minimize_labelled(table, as_labels(accepting), budget)
+    return table, labels >= 0
+
+
+def minimize_labelled(table: Table, labels: Labels, budget: Budget) -> tuple[Table, Labels]:
+    """The smallest automaton that gives every text the same label.
 
     Args:
-        table: (S, C) int32, next state or -1; state 0 is the start and every state can reach acceptance.
-        accepting: (S,) bool.
+        table: (S, C) int32, next state or -1; state 0 is the start and every state can reach a label.
+        labels: (S,) int32, -1 for none.
         budget: Paid for every round.
 
     Returns:
-        Table and flags of the smallest automaton; its start is state 0.
+        Table and labels of the smallest automaton; its start is state 0.
     """
     for attempt in range(_NUM_TRIES):
-        block = _refine(table, accepting, budget, np.random.default_rng(attempt))
+        block = _refine(table, labels, budget, np.random.default_rng(attempt))
         _, first, dense = np.unique(block, return_index=True, return_inverse=True)
         order = np.argsort(first)
         rank = np.empty(len(order) + 1, dtype=np.int32)
@@ -31,11 +37,17 @@ def minimize(table: Table, accepting: Flags, budget: Budget) -> tuple[Table, Fla
         smallest = renumber[table[first[order]]]
         # Signatures are hashes, so that a collision would merge two states that differ: look, and draw others.
         if np.array_equal(renumber[table], smallest[renumber[:-1]]):
-            return smallest, accepting[first[order]]
+            return smallest, labels[first[order]]
     raise AssertionError(f"{_NUM_TRIES} random signatures in a row collided")
 
 
-def _refine(table: Table, accepting: Flags, budget: Budget, rng: np.random.Generator) -> NDArray[np.int64]:
+def merge_if_equal(table: Table, labels: Labels, budget: Budget) -> tuple[Table, Labels]:
+    """`minimize_labelled` for an automaton in which states are seldom equal, so that a look at single rows pays."""
+    rows = np.concatenate([table, labels[:, None]], axis=1)
+    return (table, labels) if len(distinct_rows(rows)[0]) == len(rows) else minimize_labelled(table, labels, budget)
+
+
+def _refine(table: Table, labels: Labels, budget: Budget, rng: np.random.Generator) -> NDArray[np.int64]:
     """Split blocks until all states of a block agree; returns the block of each state.
 
     A round looks only at the states with an edge into a state whose block has just got a new number, as in
@@ -46,9 +58,10 @@ def _refine(table: Table, accepting: Flags, budget: Budget, rng: np.random.Gener
     weights = rng.integers(1, 2**63, size=table.shape[1], dtype=np.uint64) | np.uint64(1)
     inverse = InverseEdges(table)
     # The last entry stands for "no edge": index -1 of the table finds it.
-    block = np.append(np.where(accepting, 2, 1), 0).astype(np.int64)
-    size = np.bincount(block[:-1], minlength=num_states + 3)
-    next_block = 3
+    kinds, kind = np.unique(labels, return_inverse=True)
+    block = np.append(kind + 1, 0).astype(np.int64)
+    next_block = len(kinds) + 1
+    size = np.bincount(block[:-1], minlength=num_states + next_block)
     affected: Indices = np.arange(num_states)
     while len(affected):
         budget.spend(16)

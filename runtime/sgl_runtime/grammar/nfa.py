@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sgl_runtime.grammar.alphabet import Alphabet, IntArray
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.char_dfa import CharDfa, smallest
-from sgl_runtime.grammar.char_set import CharSet, single
+from sgl_runtime.grammar.char_set import ANY_CHAR, CharSet, single
 
 _NFA_STATES_PER_STATE = 4
 
@@ -44,6 +44,7 @@ class Nfa:
         self._edges: list[tuple[int, int, int]] = []
         self._bulk: list[NDArray[np.int64]] = []
         self._epsilon: list[tuple[int, int]] = []
+        self._any_text = -1
 
     def add_states(self, count: int = 1) -> int:
         """Make states; returns the number of the first."""
@@ -72,6 +73,14 @@ class Nfa:
         for offset, char in enumerate(text):
             self.add_edge(source if offset == 0 else first + offset - 1, single(char), first + offset)
         return first + len(text) - 1 if text else source
+
+    def any_text_state(self, end: int) -> int:
+        """A state behind which any text leads to `end`, which is where an automaton accepts."""
+        if self._any_text < 0:
+            self._any_text = self.add_states()
+            self.add_edge(self._any_text, ANY_CHAR, self._any_text)
+            self.add_epsilon(self._any_text, end)
+        return self._any_text
 
     def embed(self, dfa: CharDfa, source: int) -> int:
         """Add a copy of an automaton that starts at `source`; returns its end."""
@@ -106,7 +115,7 @@ class Nfa:
         Raises:
             GrammarError: the budget does not suffice.
         """
-        subsets = _Subsets(self.edges(), self.num_states, accept, self.budget)
+        subsets = _Subsets(self.edges(), self.num_states, accept, self._any_text, self.budget)
         first = subsets.entry(start)
         table, accepting = subsets.explore()
         if first < 0:
@@ -124,7 +133,7 @@ class _Subsets:
     Deterministic state q < N stands for the subset {q} of the N states; larger subsets get numbers from N on.
     """
 
-    def __init__(self, edges: NfaEdges, num_states: int, accept: int, budget: Budget) -> None:
+    def __init__(self, edges: NfaEdges, num_states: int, accept: int, any_text: int, budget: Budget) -> None:
         self.alphabet = edges.alphabet
         self._budget = budget
         self._num_states = num_states
@@ -136,6 +145,7 @@ class _Subsets:
         self._has_edges[edges.source] = True
         self._has_edges[accept] = True
         self._accept = accept
+        self._any_text = any_text
         self._closures: dict[int, int] = {}
         self._table = self._single_rows(edges)
 
@@ -217,6 +227,9 @@ class _Subsets:
     def _number(self, states: set[int]) -> int:
         if len(states) <= 1:
             return next(iter(states), -1)
+        if self._any_text in states:
+            # Whatever the other states would accept is accepted already.
+            states = {self._any_text, self._accept}
         key = tuple(sorted(states))
         number = self._numbers.get(key)
         if number is None:

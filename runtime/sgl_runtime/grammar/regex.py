@@ -4,7 +4,9 @@ Quantifiers and alternations are laid out as edges.  Conditions on the text arou
 anchors, word boundaries) are checked while the automaton is made deterministic, see `regex_looks.py`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.budget import Budget
@@ -22,7 +24,10 @@ from sgl_runtime.grammar.regex_tree import (
     Concat,
     Look,
     Node,
+    Reader,
     Repeat,
+    disputes,
+    read,
 )
 
 _ANY_TEXT = Repeat(ANY, 0, None)
@@ -35,28 +40,37 @@ def regex_to_dfa(pattern: str, budget: Budget) -> CharDfa:
         GrammarError: the regex is malformed, not supported, or too large.
     """
     check_pattern_text(pattern)
-    return _Builder(budget).compile(_strip_end(_strip_start(parse_regex(pattern))))
+    return _Builder(budget).compile(_strip_end(_strip_start(parse_regex(pattern)), END, DOLLAR))
 
 
-def search_to_dfa(pattern: str, budget: Budget) -> CharDfa:
-    """The strings in which a regex matches somewhere, as JSON Schema's `pattern` means it (`$` is the very end).
+def search_to_dfa(pattern: str, budget: Budget, reader: Reader = Reader.ALL) -> CharDfa:
+    """The strings in which a regex matches somewhere, as JSON Schema's `pattern` means it.
+
+    Args:
+        pattern: The regex, in ECMAScript's syntax.
+        budget: Limits of the compilation.
+        reader: For whom it has to match.
 
     Raises:
         GrammarError: as for `regex_to_dfa`.
     """
+    tree = read(_parse_pattern(pattern), reader)
+    return _Builder(budget).search(tree.options if isinstance(tree, Alternation) else (tree,))
+
+
+def pattern_disputes(pattern: str) -> frozenset[str]:
+    """What `search_to_dfa` may differ about by the reader: letters of shorthands, "" for anything else.
+
+    Raises:
+        GrammarError: the regex is malformed or not supported.
+    """
+    return disputes(_parse_pattern(pattern))
+
+
+@lru_cache(maxsize=256)
+def _parse_pattern(pattern: str) -> Node:
     check_pattern_text(pattern)
-    tree = _with_strict_dollar(parse_regex(pattern))
-    # Options that are anchored alike share what is around them, or else each would be remembered by itself.
-    alike: dict[tuple[bool, bool], list[Node]] = {}
-    for option in tree.options if isinstance(tree, Alternation) else (tree,):
-        from_start = _strip_start(option)
-        whole = _strip_end(from_start)
-        alike.setdefault((from_start != option, whole != from_start), []).append(whole)
-    searched = []
-    for (at_start, at_end), options in alike.items():
-        around = () if at_start else (_ANY_TEXT,)
-        searched.append(Concat((*around, Alternation(tuple(options)), *(() if at_end else (_ANY_TEXT,)))))
-    return _Builder(budget).compile(Alternation(tuple(searched)))
+    return parse_regex(pattern, ecma=True)
 
 
 def check_pattern_text(pattern: str) -> None:
@@ -79,26 +93,12 @@ def _strip_start(node: Node) -> Node:
     return node
 
 
-def _strip_end(node: Node) -> Node:
-    r"""The node without a `$` or `\Z` that is the last thing in it."""
-    if node in (END, DOLLAR):
+def _strip_end(node: Node, *ends: Node) -> Node:
+    r"""The node without one of `ends` (`$`, `\Z`) that is the last thing in it."""
+    if node in ends:
         return Concat()
-    if isinstance(node, Concat) and node.parts and node.parts[-1] in (END, DOLLAR):
+    if isinstance(node, Concat) and node.parts and node.parts[-1] in ends:
         return Concat(node.parts[:-1])
-    return node
-
-
-def _with_strict_dollar(node: Node) -> Node:
-    if node == DOLLAR:
-        return END
-    if isinstance(node, Concat):
-        return Concat(tuple(_with_strict_dollar(part) for part in node.parts))
-    if isinstance(node, Alternation):
-        return Alternation(tuple(_with_strict_dollar(option) for option in node.options))
-    if isinstance(node, Repeat):
-        return Repeat(_with_strict_dollar(node.body), node.least, node.most)
-    if isinstance(node, Look):
-        return Look(_with_strict_dollar(node.body), ahead=node.ahead, negated=node.negated)
     return node
 
 
@@ -124,6 +124,26 @@ class _Builder:
         end = self._add(nfa, guards, node, start)
         return guarded_dfa(nfa, guards, start, end) if guards else nfa.to_dfa(start, end)
 
+    def search(self, options: Sequence[Node]) -> CharDfa:
+        """The strings in which one of some options is found."""
+        nfa = Nfa(self.budget)
+        guards: list[Guard] = []
+        start, end = nfa.add_states(), nfa.add_states()
+        # Options that are anchored alike share what is around them, or else each would be remembered by itself.
+        alike: dict[tuple[bool, bool], list[Node]] = {}
+        for option in options:
+            from_start = _strip_start(option)
+            whole = _strip_end(from_start, END)
+            alike.setdefault((from_start != option, whole != from_start), []).append(whole)
+        for (at_start, at_end), found in alike.items():
+            entry = nfa.add_states()
+            nfa.add_epsilon(start, entry)
+            if not at_start:
+                entry = self._add(nfa, guards, _ANY_TEXT, entry)
+            found_at = self._add(nfa, guards, Alternation(tuple(found)), entry)
+            nfa.add_epsilon(found_at, end if at_end else nfa.any_text_state(end))
+        return guarded_dfa(nfa, guards, start, end) if guards else nfa.to_dfa(start, end)
+
     def _add(self, nfa: Nfa, guards: list[Guard], node: Node, source: int) -> int:
         """Lay a node out from `source`; returns its end.  No edge enters `source`, none leaves the end."""
         if isinstance(node, Chars):
@@ -143,6 +163,7 @@ class _Builder:
             return end
         if isinstance(node, Repeat):
             return self._add_repeat(nfa, guards, node, source)
+        assert isinstance(node, Look), "readings are picked before"
         end = nfa.add_states()
         guards.append(Guard(source, end, self._look_kind(node), node.negated, self._look_dfa(node)))
         return end

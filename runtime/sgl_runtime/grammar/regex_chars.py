@@ -12,6 +12,7 @@ _CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _HEX_LENGTHS = {"x": 2, "u": 4, "U": 8}
 _HEX_DIGITS = "0123456789abcdefABCDEF"
 _OCTAL_DIGITS = "01234567"
+_SURROGATE_PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _BRACED = re.compile(r"\{([^{}]*)\}")
 
 
@@ -27,6 +28,8 @@ def read_escape(cursor: RegexCursor, start: int, flags: RegexFlags) -> Chars:
         octal = cursor.text[cursor.position : cursor.position + 3]
         if not (len(octal) == 3 and all(each in _OCTAL_DIGITS for each in octal)):
             raise cursor.error("back references are not supported", start)
+    if flags.ecma and digit == "k":
+        raise cursor.error("back references are not supported", start)
     item = _escaped_item(cursor, start, flags)
     return item if isinstance(item, Chars) else literal(item, flags)
 
@@ -34,27 +37,33 @@ def read_escape(cursor: RegexCursor, start: int, flags: RegexFlags) -> Chars:
 def read_class(cursor: RegexCursor, start: int, flags: RegexFlags) -> Chars:
     """Take a class up to its closing bracket; the opening one is taken already."""
     negated = cursor.take("^")
-    listed: list[tuple[int, int]] = []
-    shorthands: list[Shorthand] = []
-    categories = EMPTY_SET
-    first = True
+    ranges: list[tuple[int, int]] = []
+    items: list[Chars | str] = []
+    # To Python a bracket right at the beginning is a member; to ECMAScript the class is empty.
+    first = not flags.ecma
     while first or not cursor.take("]"):
         first = False
         item_at = cursor.position
-        item = _class_item(cursor, start, flags)
+        items.append(_class_item(cursor, start, flags))
         if not _is_range(cursor):
-            if isinstance(item, str):
-                listed.append((ord(item), ord(item)))
-            else:
-                shorthands.extend(item.shorthands)
-                categories = categories | item.resolve(generous=False) if not item.shorthands else categories
             continue
         cursor.take("-")
-        high = _class_item(cursor, start, flags)
-        if not isinstance(item, str) or not isinstance(high, str) or ord(item) > ord(high):
+        low, high = items[-1], _class_item(cursor, start, flags)
+        if isinstance(low, str) and isinstance(high, str) and low <= high:
+            ranges.append((ord(low), ord(high)))
+        elif flags.ecma and not (isinstance(low, str) and isinstance(high, str)):
+            # A shorthand is no end of a range, so that the dash is a member.
+            items.extend(["-", high])
+        else:
             raise cursor.error(f"bad character range {cursor.text[item_at : cursor.position]}", item_at)
-        listed.append((ord(item), ord(high)))
-    return Chars(CharSet.from_ranges(listed) | categories, tuple(shorthands), negated=negated, flags=flags)
+    listed = CharSet.from_ranges([*ranges, *((ord(item), ord(item)) for item in items if isinstance(item, str))])
+    shorthands: list[Shorthand] = []
+    for item in items:
+        if isinstance(item, Chars) and item.shorthands:
+            shorthands.extend(item.shorthands)
+        elif isinstance(item, Chars):
+            listed = listed | item.resolve(generous=False)
+    return Chars(listed, tuple(shorthands), negated=negated, flags=flags)
 
 
 def _is_range(cursor: RegexCursor) -> bool:
@@ -82,6 +91,12 @@ def _escaped_item(cursor: RegexCursor, start: int, flags: RegexFlags) -> Chars |
         return Chars(EMPTY_SET, (shorthand,))
     if letter in "pP":
         return _category(cursor, start, letter == "P", flags)
+    if flags.ecma and letter == "c" and cursor.peek().isascii() and cursor.peek().isalpha():
+        return chr(ord(cursor.next()) % 32)
+    if flags.ecma and letter == "u":
+        wide = _wide_character(cursor, start)
+        if wide is not None:
+            return wide
     if letter in _HEX_LENGTHS:
         return _character(cursor, _digits(cursor, _HEX_DIGITS, _HEX_LENGTHS[letter], start), 16, start)
     if letter == "N":
@@ -117,6 +132,20 @@ def _character(cursor: RegexCursor, digits: str, base: int, start: int) -> str:
     return chr(point)
 
 
+def _wide_character(cursor: RegexCursor, start: int) -> str | None:
+    r"""The character of `\u{...}` or of two surrogates; None where there is neither."""
+    match = _SURROGATE_PAIR.match(cursor.text, start)
+    if match is not None:
+        cursor.position = match.end()
+        high, low = (int(digits, 16) for digits in match.groups())
+        return chr(0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00)
+    match = _BRACED.match(cursor.text, cursor.position)
+    if match is None or not match.group(1) or any(digit not in _HEX_DIGITS for digit in match.group(1)):
+        return None
+    cursor.position = match.end()
+    return _character(cursor, match.group(1), 16, start)
+
+
 def _named(cursor: RegexCursor, start: int) -> str:
     match = _BRACED.match(cursor.text, cursor.position)
     try:
@@ -135,6 +164,8 @@ def _category(cursor: RegexCursor, start: int, negated: bool, flags: RegexFlags)
     cursor.position = match.end() if match else cursor.position + len(name)
     if name.startswith("^"):
         name, negated = name[1:], not negated
+    for prefix in ("General_Category=", "gc="):
+        name = name.removeprefix(prefix)
     members = category(name)
     if members is None:
         raise cursor.error(f"unknown or unsupported character property {name!r}; general categories are known", start)

@@ -1,4 +1,6 @@
-r"""Parser of regexes in the syntax of Python's `re`, with `\p{...}` for general categories.
+r"""Parser of regexes in the syntax of Python's `re`, with `\p{...}` for general categories, and of ECMAScript's.
+
+In ECMAScript's syntax (JSON Schema's `pattern`) what only Python knows keeps Python's meaning.
 
 What cannot be a regular language (back references, atomic groups, conditions) is refused with its position.
 """
@@ -8,13 +10,16 @@ from sgl_runtime.grammar.regex_cursor import RegexCursor
 from sgl_runtime.grammar.regex_tree import (
     ANY,
     DOLLAR,
+    DOT,
     END,
     LINE_END,
     LINE_START,
-    NEWLINE,
     START,
+    STRICT_DOLLAR,
+    STRICT_DOT,
     Alternation,
     Chars,
+    Charset,
     Concat,
     Look,
     Node,
@@ -28,19 +33,25 @@ _MAX_DEPTH = 100
 _SPACES = " \t\n\r\f\v"
 
 
-def parse_regex(pattern: str) -> Node:
+def parse_regex(pattern: str, *, ecma: bool = False) -> Node:
     """Parse a whole regex.
+
+    Args:
+        pattern: The regex.
+        ecma: Whether it is in the syntax of ECMAScript.
 
     Raises:
         GrammarError: the regex is malformed or not supported; the message names the position.
     """
-    return _Parser(RegexCursor(pattern)).parse()
+    return _Parser(
+        RegexCursor(pattern), RegexFlags(ecma=True, charset=Charset.SCHEMA) if ecma else RegexFlags()
+    ).parse()
 
 
 class _Parser:
-    def __init__(self, cursor: RegexCursor) -> None:
+    def __init__(self, cursor: RegexCursor, flags: RegexFlags) -> None:
         self._cursor = cursor
-        self._flags = RegexFlags()
+        self._flags = flags
         self._depth = 0
 
     def parse(self) -> Node:
@@ -90,11 +101,13 @@ class _Parser:
         if char == "[":
             return read_class(cursor, start, self._flags)
         if char == ".":
-            return ANY if self._flags.dot_all else Chars(NEWLINE.listed, negated=True)
+            dot = STRICT_DOT if self._flags.ecma else DOT
+            return ANY if self._flags.dot_all else dot
         if char == "^":
             return LINE_START if self._flags.multiline else START
         if char == "$":
-            return LINE_END if self._flags.multiline else DOLLAR
+            dollar = STRICT_DOLLAR if self._flags.ecma else DOLLAR
+            return LINE_END if self._flags.multiline else dollar
         if char == "\\":
             return self._escape(start)
         if char in "*+?" or (char == "{" and cursor.peek_repeat() is not None):
@@ -130,7 +143,7 @@ class _Parser:
         least, most = count
         if most is not None and most < least:
             raise cursor.error("min repeat greater than max repeat", start)
-        if self._cursor.text[start] != "(" and not isinstance(node, Chars):
+        if self._cursor.text[start] != "(" and node is not STRICT_DOT and not isinstance(node, Chars):
             raise cursor.error("nothing to repeat: this is a place, not text", start)
         if isinstance(node, Look):
             # Holding once is holding any number of times.
@@ -186,7 +199,7 @@ class _Parser:
             raise cursor.error("conditional groups are not supported", start)
         if cursor.take("P="):
             raise cursor.error("back references are not supported", start)
-        if cursor.take("P<"):
+        if cursor.take("P<") or (self._flags.ecma and cursor.take("<")):
             cursor.read_group_name(start)
         elif not cursor.take(":"):
             return self._flag_group(start)

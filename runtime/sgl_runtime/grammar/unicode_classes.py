@@ -18,6 +18,46 @@ _ASCII_SPACE = CharSet.of(" \t\n\r\f\v")
 ASCII_CLASSES = {"d": _ASCII_DIGITS, "w": _ASCII_WORD, "s": _ASCII_SPACE}
 # White space for ECMAScript, whose regexes JSON Schema means, and not for Python.
 ECMA_SPACE = CharSet.of("\ufeff")
+# And the other way round.
+PYTHON_SPACE = CharSet.of("\x1c\x1d\x1e\x1f\x85")
+_LONG_NAMES = {
+    "Letter": "L",
+    "Uppercase_Letter": "Lu",
+    "Lowercase_Letter": "Ll",
+    "Titlecase_Letter": "Lt",
+    "Modifier_Letter": "Lm",
+    "Other_Letter": "Lo",
+    "Mark": "M",
+    "Combining_Mark": "M",
+    "Nonspacing_Mark": "Mn",
+    "Spacing_Mark": "Mc",
+    "Enclosing_Mark": "Me",
+    "Number": "N",
+    "Decimal_Number": "Nd",
+    "digit": "Nd",
+    "Letter_Number": "Nl",
+    "Other_Number": "No",
+    "Punctuation": "P",
+    "punct": "P",
+    "Connector_Punctuation": "Pc",
+    "Dash_Punctuation": "Pd",
+    "Open_Punctuation": "Ps",
+    "Close_Punctuation": "Pe",
+    "Initial_Punctuation": "Pi",
+    "Final_Punctuation": "Pf",
+    "Other_Punctuation": "Po",
+    "Symbol": "S",
+    "Math_Symbol": "Sm",
+    "Currency_Symbol": "Sc",
+    "Modifier_Symbol": "Sk",
+    "Other_Symbol": "So",
+    "Separator": "Z",
+    "Space_Separator": "Zs",
+    "Line_Separator": "Zl",
+    "Paragraph_Separator": "Zp",
+    "Control": "Cc",
+    "Format": "Cf",
+}
 # Past this code point no character has a case.
 _CASED_LIMIT = 0x1F000
 
@@ -40,6 +80,12 @@ def unicode_class(letter: str) -> CharSet:
 
 
 @cache
+def agreed_space() -> CharSet:
+    r"""The members of `\s` for ECMAScript that are members for Python too."""
+    return unicode_class("s") - PYTHON_SPACE
+
+
+@cache
 def _categories() -> tuple[NDArray[np.uint8], tuple[str, ...]]:
     names: dict[str, int] = {}
     numbers = bytearray()
@@ -50,8 +96,9 @@ def _categories() -> tuple[NDArray[np.uint8], tuple[str, ...]]:
 
 @cache
 def category(name: str) -> CharSet | None:
-    """The characters of a general category ("Lu") or group of them ("L"); None if there is no such category."""
+    """The characters of a general category ("Lu", "Uppercase_Letter") or group of them ("L"); None for other names."""
     numbers, names = _categories()
+    name = _LONG_NAMES.get(name, name)
     wanted = [number for number, full in enumerate(names) if full == name or full[0] == name]
     if not wanted:
         return None

@@ -6,10 +6,8 @@ the latter are equal exactly when their 64 continuations are, so that equal rows
 smallest automaton without another minimisation.
 """
 
-from bisect import bisect_right
-from dataclasses import dataclass, field
-
 import numpy as np
+from numpy.typing import NDArray
 
 from sgl_runtime.grammar.alphabet import Alphabet, IntArray
 from sgl_runtime.grammar.automaton import ByteAutomaton
@@ -27,14 +25,14 @@ def to_bytes(dfa: CharDfa, budget: Budget) -> ByteAutomaton:
     Raises:
         GrammarError: the automaton has more states than the budget allows.
     """
-    tree = _Utf8Tree.of(dfa.alphabet)
+    tree = Utf8Tree(dfa.alphabet)
     num_states = dfa.num_states
     # By level, the state of each character state with each node; level 0: after a whole character of each class.
     levels: list[IntArray] = [dfa.table]
     rows: list[IntArray] = []
     for level in (1, 2, 3):
         budget.spend(16)
-        pairs, level_rows = _compose(levels[-1], tree.nodes(level), num_states)
+        pairs, level_rows = compose(levels[-1], tree.nodes(level), num_states)
         num_states += len(level_rows)
         budget.check_states(num_states)
         levels.append(pairs)
@@ -42,68 +40,70 @@ def to_bytes(dfa: CharDfa, budget: Budget) -> ByteAutomaton:
     return _assemble(dfa, tree, levels, np.concatenate(rows))
 
 
-@dataclass
-class _Utf8Tree:
+class Utf8Tree:
     """The classes of an alphabet by encoded bytes, equal nodes stored once.
+
+    A node is its 64 children: nodes one level down, at the bottom classes.
+
+    Args:
+        alphabet: The classes of the characters.
 
     Attributes:
         ascii: (128,) int32, class of each one-byte character.
-        leads: For the lead bytes of 2, 3 and 4 byte characters their nodes (-1: none), by level.
-        starts: The alphabet's `starts`.
-        numbers: By level, the number of each node; a node is its 64 children (nodes one level down, classes at the
-            bottom).
-        uniform: The nodes below which every character has one class, by level and class.
+        leads: For the lead bytes of 2, 3 and 4 byte characters (from 0xC0, 0xE0 and 0xF0 on) their nodes by level, -1
+            for none.
     """
 
-    ascii: IntArray
-    starts: list[int]
-    leads: dict[int, list[int]] = field(default_factory=dict)
-    numbers: dict[int, dict[bytes, int]] = field(default_factory=lambda: {1: {}, 2: {}, 3: {}})
-    uniform: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, alphabet: Alphabet) -> "_Utf8Tree":
-        tree = cls(alphabet.class_of(np.arange(128, dtype=np.int32)), alphabet.starts.tolist())
-        tree.leads[1] = [tree._node(alphabet, 1, lead << 6) for lead in range(2, 32)]
-        tree.leads[2] = [tree._node(alphabet, 2, lead << 12, least=0x800) for lead in range(16)]
-        tree.leads[3] = [tree._node(alphabet, 3, lead << 18, least=0x10000) for lead in range(5)]
-        return tree
+    def __init__(self, alphabet: Alphabet) -> None:
+        self.ascii = alphabet.class_of(np.arange(128, dtype=np.int32))
+        self._alphabet = alphabet
+        self._numbers: dict[int, dict[bytes, int]] = {1: {}, 2: {}, 3: {}}
+        self._uniform: dict[tuple[int, int], int] = {}
+        self.leads = {
+            level: self._find(level, np.arange(num_leads), least).tolist()
+            for level, num_leads, least in ((1, 32, 0x80), (2, 16, 0x800), (3, 5, 0x10000))
+        }
 
     def nodes(self, level: int) -> IntArray:
         """(N, 64) int32, the children of each node of a level."""
-        return np.frombuffer(b"".join(self.numbers[level]), dtype=np.int32).reshape(-1, _FAN)
+        return np.frombuffer(b"".join(self._numbers[level]), dtype=np.int32).reshape(-1, _FAN)
 
-    def _node(self, alphabet: Alphabet, level: int, low: int, least: int = 0) -> int:
-        """The node of the 64 ** level code points from `low` on, those below `least` or past the last left out."""
-        step = _FAN ** (level - 1)
-        last = low + step * _FAN - 1
-        interval = bisect_right(self.starts, low) - 1
-        if low >= least and last <= MAX_CODE_POINT and bisect_right(self.starts, last) - 1 == interval:
-            return self._uniform(level, int(alphabet.classes[interval]))
-        starts = low + np.arange(_FAN, dtype=np.int64) * step
-        children = alphabet.class_of(starts)
-        children[(starts < least) | (starts > MAX_CODE_POINT)] = _DEAD
+    def _find(self, level: int, blocks: NDArray[np.int64], least: int) -> NDArray[np.int64]:
+        """The nodes of some blocks of 64 ** level code points, those below `least` or past the last left out."""
+        starts = self._alphabet.starts
+        low = blocks * _FAN**level
+        high = low + (_FAN**level - 1)
+        interval = np.searchsorted(starts, low, side="right") - 1
+        is_uniform = (np.searchsorted(starts, high, side="right") - 1 == interval) & (low >= least)
+        is_uniform &= high <= MAX_CODE_POINT
+        found = np.full(len(blocks), -1, dtype=np.int64)
+        for at in np.flatnonzero(is_uniform).tolist():
+            found[at] = self._find_uniform(level, int(self._alphabet.classes[interval[at]]))
+        mixed = np.flatnonzero(~is_uniform & (high >= least) & (low <= MAX_CODE_POINT))
+        if not len(mixed):
+            return found
+        inside = blocks[mixed][:, None] * _FAN + np.arange(_FAN)
         if level > 1:
-            mapped = [
-                self._node(alphabet, level - 1, start) if least <= start <= MAX_CODE_POINT else -1
-                for start in starts.tolist()
-            ]
-            children = np.array(mapped, dtype=np.int32)
-        return self._number(level, children)
+            children = self._find(level - 1, inside.ravel(), least).reshape(-1, _FAN)
+        else:
+            children = self._alphabet.class_of(inside.astype(np.int32)).astype(np.int64)
+            children[(inside < least) | (inside > MAX_CODE_POINT)] = -1
+        found[mixed] = [self._number(level, row) for row in children.astype(np.int32)]
+        return found
 
-    def _uniform(self, level: int, number: int) -> int:
+    def _find_uniform(self, level: int, number: int) -> int:
         """The node of `level` below which every character has class `number`."""
-        known = self.uniform.get((level, number))
+        known = self._uniform.get((level, number))
         if known is None:
-            child = number if level == 1 else self._uniform(level - 1, number)
-            known = self.uniform[level, number] = self._number(level, np.full(_FAN, child, dtype=np.int32))
+            child = number if level == 1 else self._find_uniform(level - 1, number)
+            known = self._uniform[level, number] = self._number(level, np.full(_FAN, child, dtype=np.int32))
         return known
 
     def _number(self, level: int, children: IntArray) -> int:
-        if (children < 0).all():
+        if children.max() < 0:
             return -1
-        numbers = self.numbers[level]
-        return numbers.setdefault(children.astype(np.int32).tobytes(), len(numbers))
+        numbers = self._numbers[level]
+        return numbers.setdefault(children.tobytes(), len(numbers))
 
 
 def _padded(table: IntArray) -> IntArray:
@@ -111,16 +111,16 @@ def _padded(table: IntArray) -> IntArray:
     return np.concatenate([table, np.full((len(table), 1), _DEAD, dtype=np.int32)], axis=1)
 
 
-def _compose(below: IntArray, nodes: IntArray, first_state: int) -> tuple[IntArray, IntArray]:
+def compose(below: IntArray, nodes: IntArray, first_state: int) -> tuple[IntArray, IntArray]:
     """Pair every character state with every node of a level.
 
     Args:
         below: (S, P) int32, the byte state of each character state with each child.
-        nodes: (N, 64) int32, children or -1.
+        nodes: (N, F) int, children or -1.
         first_state: Number of the first state that is new here.
 
     Returns:
-        (S, N) int32, the byte state of each pair or -1; and (R, 64) int32, the rows of the new states.
+        (S, N) int32, the byte state of each pair or -1; and (R, F) int32, the rows of the new states.
     """
     below = _padded(below)
     result = np.full((len(below), len(nodes)), _DEAD, dtype=np.int32)
@@ -137,17 +137,17 @@ def _compose(below: IntArray, nodes: IntArray, first_state: int) -> tuple[IntArr
             first_state + numbers.setdefault(row.tobytes(), len(numbers)) if (row >= 0).any() else -1 for row in rows
         ]
         result[:, column] = np.array(states, dtype=np.int32)[inverse]
-    return result, np.frombuffer(b"".join(numbers), dtype=np.int32).reshape(-1, _FAN)
+    return result, np.frombuffer(b"".join(numbers), dtype=np.int32).reshape(-1, nodes.shape[1])
 
 
-def _assemble(dfa: CharDfa, tree: _Utf8Tree, levels: list[IntArray], inside: IntArray) -> ByteAutomaton:
+def _assemble(dfa: CharDfa, tree: Utf8Tree, levels: list[IntArray], inside: IntArray) -> ByteAutomaton:
     """One table over byte classes: character states first, then the states inside a character."""
     # A first byte stands for a class (one byte) or a node (more): a column of `levels`, or the dead one at the end.
     offsets = np.cumsum([0, *(pairs.shape[1] for pairs in levels)])
     column = np.full(256, offsets[-1])
     for first_byte, level, numbers in (
         (0x00, 0, tree.ascii.tolist()),
-        (0xC2, 1, tree.leads[1]),
+        (0xC0, 1, tree.leads[1]),
         (0xE0, 2, tree.leads[2]),
         (0xF0, 3, tree.leads[3]),
     ):

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from sgl_runtime.sampling_params import SamplingParams
+from sgl_runtime.stops.stop_automaton import StopAutomaton
 
 
 class TokenizedRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -18,17 +19,25 @@ class TokenizedRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     Attributes:
         rid: Request id, unique among live requests.
         input_ids: Prompt, at least one id.
-        sampling: Checked settings; `max_new_tokens` is resolved, never None.
+        sampling: Checked settings; `max_new_tokens` is resolved, never None, and `n` is 1.
+        priority: Larger ones run first among those that wait.
+        stop_automata: The settings' stop regexes, compiled.
         return_logprob: Whether output log probabilities are wanted.
         logprob_start_len: First prompt position whose log probability is wanted; -1 for none.
+        top_logprobs_num: How many of the likeliest tokens are wanted wherever a log probability is.
+        token_ids_logprob: Ids whose log probabilities are wanted there besides.
         arrival_time: `time.monotonic()` when the API received it.
     """
 
     rid: str
     input_ids: list[int]
     sampling: SamplingParams
+    priority: int = 0
+    stop_automata: tuple[StopAutomaton, ...] = ()
     return_logprob: bool = False
     logprob_start_len: int = -1
+    top_logprobs_num: int = 0
+    token_ids_logprob: tuple[int, ...] = ()
     arrival_time: float = 0.0
 
 
@@ -60,15 +69,29 @@ class FinishReason(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         type: "stop" (end of sequence, stop, grammar complete), "length" or "abort".
-        matched: For "stop" the token id or stop string; None when the grammar was complete.
+        matched: For "stop" the token id or the text that matched; None when the grammar was complete.
+        regex: The stop regex that matched, if it was one.
         message: For "abort" the reason.
         code: For an abort because of an error, the error's code; None when the client asked for it.
     """
 
     type: Literal["stop", "length", "abort"]
     matched: int | str | None = None
+    regex: str | None = None
     message: str | None = None
     code: str | None = None
+
+
+class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True):
+    """Log probabilities of tokens that might have come at one position.
+
+    Attributes:
+        top: Log probability and id of the likeliest ones, in order.
+        probes: Log probabilities of the ids that were asked for.
+    """
+
+    top: list[tuple[float, int]]
+    probes: list[float]
 
 
 class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -85,6 +108,7 @@ class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         output_logprobs: One per id of `new_ids`, when wanted.
         input_logprobs: For positions logprob_start_len .. prompt end, on the first delta when wanted; the entry of
             position 0 is None.
+        output_alternatives, input_alternatives: For the same positions, when wanted; the entry of position 0 is None.
     """
 
     rid: str
@@ -96,6 +120,8 @@ class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     grammar_compile_time: float | None = None
     output_logprobs: list[float] | None = None
     input_logprobs: list[float | None] | None = None
+    output_alternatives: list[TokenAlternatives] | None = None
+    input_alternatives: list[TokenAlternatives | None] | None = None
 
 
 class DetokenizeStart(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -103,13 +129,14 @@ class DetokenizeStart(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
     Attributes:
         rid: Request id.
-        stop: Stop strings; the detokenizer holds back what may begin one and trims the match.
+        stop, stop_automata: Stop strings and regexes; the detokenizer holds back what may become a match, and trims it.
         no_stop_trim: Keep the match.
         skip_special_tokens: Leave special tokens out.
     """
 
     rid: str
     stop: tuple[str, ...] = ()
+    stop_automata: tuple[StopAutomaton, ...] = ()
     no_stop_trim: bool = False
     skip_special_tokens: bool = True
 
@@ -120,8 +147,8 @@ class TextDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     Attributes:
         rid: Request id.
         text: Text to append (not cumulative).
-        new_ids, finish, prompt_tokens, cached_tokens, grammar_compile_time, output_logprobs, input_logprobs: As in
-            `TokenDelta`.
+        new_ids, finish, prompt_tokens, cached_tokens, grammar_compile_time, output_logprobs, input_logprobs,
+            output_alternatives, input_alternatives: As in `TokenDelta`.
         num_text_ids: On the last delta: how many of all output ids lie wholly inside the text.
         text_tail: On the last delta: the text that a stop string left over of the token that it cut.
     """
@@ -137,6 +164,8 @@ class TextDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     grammar_compile_time: float | None = None
     output_logprobs: list[float] | None = None
     input_logprobs: list[float | None] | None = None
+    output_alternatives: list[TokenAlternatives] | None = None
+    input_alternatives: list[TokenAlternatives | None] | None = None
 
 
 class FlushCacheReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):

@@ -10,17 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sgl_runtime.attention.base import AttentionBackend
-from sgl_runtime.batch import Batch, StepOutput
+from sgl_runtime.batch import Alternatives, Batch, StepOutput
 from sgl_runtime.device.base import Device
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.slot_table import SlotTable
+from sgl_runtime.model_runner.logprobs import InputLogprobs, alternatives, input_logprobs
 from sgl_runtime.model_runner.sampler import Sampler, apply_logit_edits, apply_token_masks
 from sgl_runtime.models.base import CausalModel
 
 logger = logging.getLogger(__name__)
-
-LOGPROB_CHUNK = 256
-"""Prompt positions whose logits exist at one time when their log probabilities are asked for."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +27,12 @@ class ForwardOutput:
 
     Attributes:
         logits: (S, V) float32 of the rows that sample, in row order.
-        input_logprobs: As in `StepOutput`.
+        inputs: Log probabilities of the prompt's tokens.
         seconds: Time of the forward pass.
     """
 
     logits: Tensor
-    input_logprobs: tuple[NDArray[np.float32] | None, ...]
+    inputs: InputLogprobs
     seconds: float
 
 
@@ -68,11 +66,8 @@ class ModelRunner:
         ends = np.cumsum(batch.extend_lens)
         last = self._device.to_device((ends[batch.samples] - 1).astype(np.int64))
         logits = self._model.logits(hidden if len(last) == len(hidden) else hidden[last])
-        input_logprobs = tuple(
-            None if start < 0 else self._input_logprobs(hidden, batch, int(end - length), int(end), int(start))
-            for start, end, length in zip(batch.logprob_starts, ends, batch.extend_lens, strict=True)
-        )
-        return ForwardOutput(logits, input_logprobs, time.monotonic() - begin)
+        inputs = input_logprobs(batch, hidden, self._model.logits, self._device)
+        return ForwardOutput(logits, inputs, time.monotonic() - begin)
 
     @torch.inference_mode()
     def sample(self, batch: Batch, output: ForwardOutput, masks: NDArray[np.int32] | None) -> StepOutput:
@@ -86,6 +81,7 @@ class ModelRunner:
         rows = batch.samples
         token_ids = np.full(batch.size, -1, dtype=np.int64)
         logprobs = np.full(batch.size, np.nan, dtype=np.float32)
+        others: tuple[Alternatives | None, ...] | None = None
         if rows.any():
             wanted = batch.wants_logprob[rows]
             is_edited = masks is not None or batch.logit_edits is not None
@@ -97,19 +93,24 @@ class ModelRunner:
             drawn = self._sampler.sample(output.logits, batch.sampling.select(rows))
             token_ids[rows] = self._device.to_host(drawn)
             if wanted.any():
-                chosen = plain.log_softmax(dim=-1).gather(1, drawn.unsqueeze(1)).squeeze(1)
+                plain_logprobs = plain.log_softmax(dim=-1)
+                chosen = plain_logprobs.gather(1, drawn.unsqueeze(1)).squeeze(1)
                 logprobs[rows] = np.where(wanted, self._device.to_host(chosen), np.nan)
-        return StepOutput(token_ids=token_ids, logprobs=logprobs, input_logprobs=output.input_logprobs)
+                others = self._alternatives(batch, plain_logprobs)
+        return StepOutput(
+            token_ids=token_ids,
+            logprobs=logprobs,
+            input_logprobs=output.inputs.values,
+            alternatives=others,
+            input_alternatives=output.inputs.alternatives,
+        )
 
-    def _input_logprobs(self, hidden: Tensor, batch: Batch, begin: int, end: int, start: int) -> NDArray[np.float32]:
-        # The token at i is predicted by the hidden state at i - 1.
-        out = np.full(end - begin - start, np.nan, dtype=np.float32)
-        first = max(begin + start, begin + 1)
-        for chunk in range(first, end, LOGPROB_CHUNK):
-            stop = min(chunk + LOGPROB_CHUNK, end)
-            targets = self._device.to_device(batch.input_ids[chunk:stop])
-            logprobs = self._model.logits(hidden[chunk - 1 : stop - 1]).log_softmax(dim=-1)
-            values = logprobs.gather(1, targets.unsqueeze(1)).squeeze(1)
-            offset = chunk - begin - start
-            out[offset : offset + stop - chunk] = self._device.to_host(values)
-        return out
+    def _alternatives(self, batch: Batch, logprobs: Tensor) -> tuple[Alternatives | None, ...] | None:
+        """Of the rows that sample, which are the rows of `logprobs`."""
+        if batch.top_nums is None and batch.probe_ids is None:
+            return None
+        found: list[Alternatives | None] = [None] * batch.size
+        for place, row in enumerate(np.flatnonzero(batch.samples).tolist()):
+            if batch.wants_logprob[row] and batch.wants_alternatives(row):
+                found[row] = alternatives(batch, row, logprobs[place : place + 1], self._device)
+        return tuple(found)

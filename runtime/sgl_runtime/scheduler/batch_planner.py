@@ -1,7 +1,6 @@
 """BatchPlanner: which requests the next pass holds, within token, slot and row budgets."""
 
 import logging
-from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +13,7 @@ from sgl_runtime.scheduler.logit_edits import collect_edits
 from sgl_runtime.scheduler.req import Req
 from sgl_runtime.scheduler.slot_ledger import SlotLedger
 from sgl_runtime.scheduler.uniforms import uniforms
+from sgl_runtime.scheduler.waiting_queue import WaitingQueue
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class BatchPlanner:
         self._config = config
         self.num_retracted = 0
 
-    def next_pass(self, waiting: deque[Req], running: list[Req]) -> PlannedPass | None:
+    def next_pass(self, waiting: WaitingQueue, running: list[Req]) -> PlannedPass | None:
         """Plan the next pass; admitted requests move from `waiting` to `running`, retracted ones back."""
         admitted = self._admit(waiting, running)
         if admitted:
@@ -56,13 +56,13 @@ class BatchPlanner:
         self._ledger.extend_by_one(running)
         return PlannedPass(self._decode_batch(running), list(running))
 
-    def _admit(self, waiting: deque[Req], running: list[Req]) -> list[Req]:
+    def _admit(self, waiting: WaitingQueue, running: list[Req]) -> list[Req]:
         admitted: list[Req] = []
         pools = self._ledger.pools
         num_tokens = 0
         reserved = sum(min(req.num_remaining, DECODE_RESERVE) for req in running)
         while waiting and pools.rows.num_free and len(running) + len(admitted) < self._config.max_running_requests:
-            req = waiting[0]
+            req = waiting.first
             match = self._ledger.match(req)
             new = len(req.tokens) - match.length
             if admitted and num_tokens + new > self._config.max_prefill_tokens:
@@ -73,19 +73,20 @@ class BatchPlanner:
             if new + reserve + reserved > pools.num_available or not self._ledger.admit(req, match):
                 pools.cache.unlock(match.node)
                 break
-            waiting.popleft()
-            admitted.append(req)
+            admitted.append(waiting.take_first())
             num_tokens += new
             reserved += reserve
         return admitted
 
-    def _retract_until_fit(self, waiting: deque[Req], running: list[Req]) -> None:
+    def _retract_until_fit(self, waiting: WaitingQueue, running: list[Req]) -> None:
         while self._ledger.pools.num_available < len(running):
             assert len(running) > 1, "a single request always fits: its context is limited to the pool"
-            req = running.pop()
+            # The one that would wait longest: least urgent, and newest of these.
+            req = max(running, key=Req.turn)
+            running.remove(req)
             self._ledger.release(req)
             req.retract()
-            waiting.appendleft(req)
+            waiting.add(req)
             self.num_retracted += 1
             logger.info("retracted rid=%s running=%d", req.rid, len(running))
 
@@ -137,6 +138,8 @@ class BatchPlanner:
             wants_logprob=np.array([req.message.return_logprob for req in reqs], dtype=np.bool_),
             logprob_starts=logprob_starts,
             logit_edits=collect_edits(reqs),
+            top_nums=_top_nums(reqs),
+            probe_ids=_probe_ids(reqs),
         )
 
     def _changed_slots(self, req: Req) -> IntArray:
@@ -150,6 +153,17 @@ def _logprob_start(req: Req) -> int:
     if not req.wants_input_logprobs:
         return -1
     return req.message.logprob_start_len - req.num_computed
+
+
+def _top_nums(reqs: list[Req]) -> IntArray | None:
+    numbers = np.array([req.message.top_logprobs_num for req in reqs], dtype=np.int32)
+    return numbers if numbers.any() else None
+
+
+def _probe_ids(reqs: list[Req]) -> tuple[TokenArray, ...] | None:
+    if not any(req.message.token_ids_logprob for req in reqs):
+        return None
+    return tuple(np.array(req.message.token_ids_logprob, dtype=np.int64) for req in reqs)
 
 
 def _sampling(reqs: list[Req]) -> SamplingBatch:

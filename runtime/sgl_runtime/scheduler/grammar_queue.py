@@ -21,7 +21,14 @@ def grammar_spec(sampling: SamplingParams) -> GrammarSpec | None:
     kind = sampling.grammar_kind
     if kind is None:
         return None
-    text = {"choices": json.dumps(sampling.choices), "regex": sampling.regex, "json_schema": sampling.json_schema}[kind]
+    texts = {
+        "choices": json.dumps(sampling.choices),
+        "regex": sampling.regex,
+        "json_schema": sampling.json_schema,
+        "ebnf": sampling.ebnf,
+        "structural_tag": sampling.structural_tag,
+    }
+    text = texts[kind]
     assert text is not None
     return GrammarSpec(kind, text)
 

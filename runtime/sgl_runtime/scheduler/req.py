@@ -6,6 +6,7 @@ from typing import Any
 from sgl_runtime.grammar.base import GrammarState
 from sgl_runtime.ipc.messages import FinishReason, TokenizedRequest
 from sgl_runtime.scheduler.logit_rules import LogitRules
+from sgl_runtime.scheduler.stop_search import stop_search
 from sgl_runtime.scheduler.token_sequence import TokenSequence
 
 
@@ -24,6 +25,7 @@ class Req:
     Args:
         message: What the tokenizer manager sent.
         seed: Seed of its draws.
+        arrival: How many requests came before it.
         logit_rules: What its penalties and biases do to logits; None without any.
 
     Attributes:
@@ -36,16 +38,19 @@ class Req:
         cached_len: Prompt tokens that were found in the cache when the request first ran.
         grammar: Cursor of its constraint, None without one.
         grammar_compile_time: Seconds, None without a constraint.
-        stop_tail: Newest bytes of the output, as many as a stop string may span.
+        stops: Looks for stop strings and regexes in the output; None without any.
         failure: Set when the request cannot go on; it ends with this reason after the step.
     """
 
-    def __init__(self, message: TokenizedRequest, *, seed: int, logit_rules: LogitRules | None = None) -> None:
+    def __init__(
+        self, message: TokenizedRequest, *, seed: int, arrival: int, logit_rules: LogitRules | None = None
+    ) -> None:
         assert message.sampling.max_new_tokens is not None, "max_new_tokens is resolved before a request is sent"
         self.message = message
         self.rid = message.rid
         self.sampling = message.sampling
         self.seed = seed
+        self.arrival = arrival
         self.logit_rules = logit_rules
         self.max_new_tokens = message.sampling.max_new_tokens
         self.prompt_len = len(message.input_ids)
@@ -61,8 +66,12 @@ class Req:
         self.has_run = False
         self.grammar: GrammarState | None = None
         self.grammar_compile_time: float | None = None
-        self.stop_tail = bytearray()
+        self.stops = stop_search(message.sampling.stop, message.stop_automata)
         self.failure: FinishReason | None = None
+
+    def turn(self) -> tuple[int, int]:
+        """Whose turn it is: requests run in the order of these, the smallest first."""
+        return -self.message.priority, self.arrival
 
     @property
     def num_output(self) -> int:

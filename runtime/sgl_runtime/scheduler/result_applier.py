@@ -1,12 +1,10 @@
 """ResultApplier: what a pass gave, applied to its requests."""
 
 import math
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sgl_runtime.batch import StepOutput
-from sgl_runtime.ipc.messages import FinishReason, TokenDelta
+from sgl_runtime.batch import Alternatives, StepOutput
+from sgl_runtime.ipc.messages import FinishReason, TokenAlternatives, TokenDelta
 from sgl_runtime.scheduler.batch_planner import PlannedPass
 from sgl_runtime.scheduler.grammar_queue import GrammarQueue
 from sgl_runtime.scheduler.req import Req
@@ -30,12 +28,9 @@ class ResultApplier:
 
     def apply(self, planned: PlannedPass, output: StepOutput) -> list[TokenDelta]:
         """Apply a pass; the deltas are in row order."""
-        token_ids = output.token_ids.tolist()
         deltas = []
         for index, req in enumerate(planned.reqs):
-            input_logprobs = output.input_logprobs[index]
-            logprob = float(output.logprobs[index])
-            deltas.append(self._apply_row(req, token_ids[index], logprob, input_logprobs))
+            deltas.append(self._apply_row(req, output, index))
             if planned.batch.kind == "extend" and not req.is_done:
                 self._ledger.share(req)
         return deltas
@@ -45,11 +40,10 @@ class ResultApplier:
         if req.row >= 0:
             self._ledger.release(req)
         req.finish(reason)
-        return self._delta(req, [], StopVerdict(reason, 0), None, None)
+        return self._delta(req, [], StopVerdict(reason, 0), {})
 
-    def _apply_row(
-        self, req: Req, token_id: int, logprob: float, input_logprobs: NDArray[np.float32] | None
-    ) -> TokenDelta:
+    def _apply_row(self, req: Req, output: StepOutput, index: int) -> TokenDelta:
+        token_id = int(output.token_ids[index])
         req.num_computed = len(req.tokens)
         first_run, req.has_run = not req.has_run, True
         new_ids: list[int] = []
@@ -65,20 +59,12 @@ class ResultApplier:
         if verdict is not None:
             self._ledger.release(req)
             req.finish(verdict.reason)
-        output_logprobs = [logprob] if new_ids and req.message.return_logprob else None
-        return self._delta(req, new_ids, verdict, output_logprobs, input_logprobs if first_run else None)
+        logprobs = _input_logprobs(output, index) if first_run else {}
+        if new_ids and req.message.return_logprob:
+            logprobs.update(_output_logprobs(output, index))
+        return self._delta(req, new_ids, verdict, logprobs)
 
-    def _delta(
-        self,
-        req: Req,
-        new_ids: list[int],
-        verdict: StopVerdict | None,
-        output_logprobs: list[float] | None,
-        input_logprobs: NDArray[np.float32] | None,
-    ) -> TokenDelta:
-        inputs = None
-        if input_logprobs is not None:
-            inputs = [None if math.isnan(value) else value for value in input_logprobs.tolist()]
+    def _delta(self, req: Req, new_ids: list[int], verdict: StopVerdict | None, logprobs: dict[str, Any]) -> TokenDelta:
         return TokenDelta(
             rid=req.rid,
             new_ids=new_ids,
@@ -87,6 +73,30 @@ class ResultApplier:
             prompt_tokens=req.prompt_len,
             cached_tokens=req.cached_len,
             grammar_compile_time=req.grammar_compile_time,
-            output_logprobs=output_logprobs,
-            input_logprobs=inputs,
+            **logprobs,
         )
+
+
+def _input_logprobs(output: StepOutput, index: int) -> dict[str, Any]:
+    values = output.input_logprobs[index]
+    if values is None:
+        return {}
+    fields: dict[str, Any] = {"input_logprobs": [None if math.isnan(value) else value for value in values.tolist()]}
+    found = None if output.input_alternatives is None else output.input_alternatives[index]
+    if found is not None:
+        pairs = zip(fields["input_logprobs"], _alternatives(found), strict=True)
+        fields["input_alternatives"] = [None if value is None else entry for value, entry in pairs]
+    return fields
+
+
+def _output_logprobs(output: StepOutput, index: int) -> dict[str, Any]:
+    found = None if output.alternatives is None else output.alternatives[index]
+    return {
+        "output_logprobs": [float(output.logprobs[index])],
+        "output_alternatives": None if found is None else _alternatives(found),
+    }
+
+
+def _alternatives(found: Alternatives) -> list[TokenAlternatives]:
+    rows = zip(found.top_logprobs.tolist(), found.top_ids.tolist(), found.probe_logprobs.tolist(), strict=True)
+    return [TokenAlternatives(list(zip(values, ids, strict=True)), probes) for values, ids, probes in rows]

@@ -1,6 +1,6 @@
 """Scheduler: accepts requests, plans passes, applies what they gave."""
 
-from collections import deque
+import itertools
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from sgl_runtime.scheduler.logit_rules import logit_rules
 from sgl_runtime.scheduler.req import Req
 from sgl_runtime.scheduler.result_applier import ResultApplier
 from sgl_runtime.scheduler.stats import SchedulerStats
+from sgl_runtime.scheduler.waiting_queue import WaitingQueue
 
 GRAMMAR_WAIT_S = 0.005
 """How long an otherwise idle step waits for a grammar."""
@@ -67,7 +68,8 @@ class Scheduler:
         self._num_mask_words = num_mask_words
         self._eos_ids = eos_ids
         self._seeds = np.random.default_rng(random_seed)
-        self._waiting: deque[Req] = deque()
+        self._arrivals = itertools.count()
+        self._waiting = WaitingQueue()
         self._running: list[Req] = []
         self._stats = SchedulerStats()
 
@@ -144,16 +146,18 @@ class Scheduler:
         req = Req(
             message,
             seed=int(self._seeds.integers(MAX_SEED)) if seed is None else seed,
+            arrival=next(self._arrivals),
             logit_rules=logit_rules(sampling, message.input_ids, end_ids=self._eos_ids),
         )
         spec = grammar_spec(sampling)
         if spec is None:
-            self._waiting.append(req)
+            self._waiting.add(req)
         else:
             self._grammars.submit(req, spec)
         start = DetokenizeStart(
             rid=message.rid,
             stop=sampling.stop,
+            stop_automata=message.stop_automata,
             no_stop_trim=sampling.no_stop_trim,
             skip_special_tokens=sampling.skip_special_tokens,
         )
@@ -162,19 +166,20 @@ class Scheduler:
     def _take_grammars(self) -> list[TokenDelta]:
         idle = not self._running and not self._waiting
         ready, failed = self._grammars.take_ready(wait_s=GRAMMAR_WAIT_S if idle else 0.0)
-        self._waiting.extend(ready)
+        for req in ready:
+            self._waiting.add(req)
         return [self._applier.abort(req, _failure(req)) for req in failed]
 
     def _abort(self, message: AbortRequest) -> list[SchedulerOutput]:
         reason = FinishReason(type="abort", message="the request was aborted")
         everyone = [*self._running, *self._waiting, *self._grammars.reqs()]
         chosen = [req for req in everyone if message.abort_all or req.rid == message.rid]
-        compiling = set(self._grammars.reqs())
-        for req in compiling.intersection(chosen):
+        for req in set(self._grammars.reqs()).intersection(chosen):
             self._grammars.drop(req)
+        for req in set(self._waiting).intersection(chosen):
+            self._waiting.remove(req)
         deltas: list[SchedulerOutput] = [self._applier.abort(req, reason) for req in chosen]
         self._running = [req for req in self._running if not req.is_done]
-        self._waiting = deque(req for req in self._waiting if not req.is_done)
         return [*deltas, AbortReply(request_id=message.request_id, rids=[req.rid for req in chosen])]
 
     def _flush(self, message: FlushCacheRequest) -> FlushCacheReply:

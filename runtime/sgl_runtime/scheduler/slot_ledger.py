@@ -8,6 +8,10 @@ from sgl_runtime.scheduler.req import Req
 class SlotLedger:
     """The only place where a Req's row, slots and lock change hands.
 
+    A request that is admitted puts its tokens into the prefix cache at once, so that requests planned for the same pass
+    find them: a pass writes the keys and values of all its new tokens before any of them is attended.  This rests on
+    one promise of the scheduler: a pass that was planned is run before anything else happens to its requests.
+
     Args:
         pools: Allocator, rows and prefix cache.
     """
@@ -20,9 +24,12 @@ class SlotLedger:
         return self.pools.cache.match(req.tokens.view(0, req.match_limit))
 
     def admit(self, req: Req, match: PrefixMatch) -> bool:
-        """Take a row and slots for everything not matched; False, with nothing changed, when slots are short.
+        """Take a row and slots for everything not matched, and let others find the tokens.
 
         The match's node must be locked by the caller; the lock passes to the request.
+
+        Returns:
+            False, with nothing changed, when slots are short.
         """
         slots = self.pools.allocate(len(req.tokens) - match.length)
         if slots is None:
@@ -31,6 +38,7 @@ class SlotLedger:
         self.pools.rows.write(row, 0, match.slots)
         self.pools.rows.write(row, match.length, slots)
         req.start_running(row=row, node=match.node, num_matched=match.length)
+        self._publish(req)
         return True
 
     def extend_by_one(self, reqs: list[Req]) -> None:
@@ -51,14 +59,15 @@ class SlotLedger:
         match = cache.match(ids)
         if match.length < length:
             return
-        if known > req.num_shared:
-            # Another request computed the same tokens meanwhile: keep the cache's copy, drop ours.
-            self.pools.allocator.free(own[req.num_shared : known])
+        copies = own[req.num_shared : known]
+        copies = copies[copies != match.slots[req.num_shared : known]]
+        if len(copies):
+            # The cache had these tokens, from another request or because they had to be computed again: keep its slots.
+            self.pools.allocator.free(copies)
             rows.write(req.row, 0, match.slots)
             req.slots_changed = True
-        cache.lock(match.node)
-        cache.unlock(req.node)
-        req.node, req.num_shared = match.node, length
+        self._move_lock(req, match)
+        req.num_shared = length
 
     def release(self, req: Req) -> None:
         """Give everything back; what is computed stays in the prefix cache."""
@@ -67,3 +76,20 @@ class SlotLedger:
         self.pools.allocator.free(private)
         self.pools.cache.unlock(req.node)
         self.pools.rows.give_back(req.row)
+
+    def _publish(self, req: Req) -> None:
+        """Put tokens into the prefix cache that the coming pass will compute; the request holds them by its lock.
+
+        Tokens that the cache has, but that the request may not take from it, get slots of its own until `share`.
+        """
+        cache, length = self.pools.cache, len(req.tokens)
+        ids = req.tokens.view(0, length)
+        cache.insert(ids, self.pools.rows.read(req.row, 0, length))
+        match = cache.match(ids)
+        if match.length == length:
+            self._move_lock(req, match)
+
+    def _move_lock(self, req: Req, match: PrefixMatch) -> None:
+        self.pools.cache.lock(match.node)
+        self.pools.cache.unlock(req.node)
+        req.node = match.node

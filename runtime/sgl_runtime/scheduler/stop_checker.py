@@ -1,9 +1,10 @@
-"""StopChecker: end of sequence, stop ids, stop strings, a complete grammar, length."""
+"""StopChecker: end of sequence, stop ids, stop strings and regexes, a complete grammar, length."""
 
 from dataclasses import dataclass
 
 from sgl_runtime.ipc.messages import FinishReason
 from sgl_runtime.scheduler.req import Req
+from sgl_runtime.scheduler.stop_search import StopMatch
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
 
@@ -35,31 +36,25 @@ class StopChecker:
     def check(self, req: Req) -> StopVerdict | None:
         """The verdict on the newest token, None while the request goes on.
 
-        The earliest stop string wins, then the longest.
+        Of stop strings and regexes the match that begins first wins, then the longest.
         """
         token_id, sampling = req.tokens.last, req.sampling
         is_eos = token_id in self._eos_ids and not sampling.ignore_eos
         if is_eos or token_id in sampling.stop_token_ids:
             trimmed = 0 if sampling.no_stop_trim else 1
             return StopVerdict(FinishReason(type="stop", matched=token_id), trimmed)
-        matched = self._match_stop(req, token_id) if sampling.stop else None
-        if matched is not None:
-            return StopVerdict(FinishReason(type="stop", matched=matched), 0)
+        match = self._match_stop(req, token_id)
+        if match is not None:
+            return StopVerdict(FinishReason(type="stop", matched=match.text, regex=match.regex), 0)
         if req.grammar is not None and req.grammar.must_end():
             return StopVerdict(FinishReason(type="stop"), 0)
         if req.num_remaining <= 0:
             return StopVerdict(FinishReason(type="length"), 0)
         return None
 
-    def _match_stop(self, req: Req, token_id: int) -> str | None:
-        if token_id >= self._vocabulary.size:
+    def _match_stop(self, req: Req, token_id: int) -> StopMatch | None:
+        if req.stops is None or token_id >= self._vocabulary.size:
             return None
         if token_id in self._vocabulary.special_ids and req.sampling.skip_special_tokens:
             return None
-        stops = [(stop, stop.encode()) for stop in req.sampling.stop]
-        longest = max(len(raw) for _, raw in stops)
-        tail = req.stop_tail
-        tail += self._vocabulary.token_bytes[token_id]
-        found = [(tail.find(raw), -len(raw), stop) for stop, raw in stops if raw in tail]
-        del tail[: max(0, len(tail) - longest + 1)]
-        return min(found)[2] if found else None
+        return req.stops.feed(self._vocabulary.token_bytes[token_id])

@@ -81,12 +81,16 @@ class NativeApi:
 
     async def _tokenize(self, payload: Any) -> dict[str, Any]:
         fields = checked_fields(payload, ("text", "add_special_tokens"))
-        text = checked_text("text", fields.get("text"))
+        text = fields.get("text")
+        texts = [checked_text(f"text[{i}]", item) for i, item in enumerate(text)] if isinstance(text, list) else None
         add_special_tokens = fields.get("add_special_tokens", False)
         if not isinstance(add_special_tokens, bool):
             raise reject("add_special_tokens", add_special_tokens, "true or false")
-        tokens = await self.manager.encode(text, add_bos=add_special_tokens)
-        return {"tokens": tokens, "count": len(tokens)}
+        if texts is None:
+            tokens = await self.manager.encode(checked_text("text", text), add_bos=add_special_tokens)
+            return {"tokens": tokens, "count": len(tokens)}
+        lists = [await self.manager.encode(item, add_bos=add_special_tokens) for item in texts]
+        return {"tokens": lists, "count": [len(tokens) for tokens in lists]}
 
     async def _role_affixes(self, payload: Any) -> dict[str, Any]:
         fields = checked_fields(payload, ("messages", "role"))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from sgl_runtime.ipc.messages import TokenAlternatives
 from sgl_runtime.server.openai_request import OpenAIRequest
 from sgl_runtime.server.pending_reply import PendingReply, Update, token_bytes, token_text
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
@@ -64,9 +65,19 @@ class CompletionShape:
         for token in tokens:
             offsets.append(self._offsets[index])
             self._offsets[index] += len(token)
-        pairs = zip(tokens, update.logprobs, strict=True)
-        top = [{token: logprob} for token, logprob in pairs] if self._request.num_top_logprobs else None
+        top = None
+        if self._request.num_top_logprobs:
+            chosen = zip(tokens, update.logprobs, update.alternatives, strict=True)
+            # The token that came is among them even where it is not one of the likeliest.
+            top = [{**self._top(entry), token: logprob} for token, logprob, entry in chosen]
         return {"tokens": tokens, "token_logprobs": update.logprobs, "top_logprobs": top, "text_offset": offsets}
+
+    def _top(self, entry: TokenAlternatives) -> dict[str, float]:
+        texts: dict[str, float] = {}
+        for logprob, token_id in entry.top:
+            # Tokens of which only a part of a character shows look alike: the likeliest stands for all.
+            texts.setdefault(token_text(self._vocabulary, token_id), logprob)
+        return texts
 
 
 class ChatShape:
@@ -103,24 +114,29 @@ class ChatShape:
 
     def _logprobs(self, update: Update) -> list[dict[str, Any]]:
         entries = []
-        for token_id, logprob in zip(update.ids, update.logprobs, strict=True):
-            entry: dict[str, Any] = {
-                "token": token_text(self._vocabulary, token_id),
-                "logprob": logprob,
-                "bytes": list(token_bytes(self._vocabulary, token_id)),
-            }
-            entries.append({**entry, "top_logprobs": [entry] if self._request.num_top_logprobs else []})
+        for place, (token_id, logprob) in enumerate(zip(update.ids, update.logprobs, strict=True)):
+            top = update.alternatives[place].top if self._request.num_top_logprobs else []
+            shown = [self._entry(other_id, value) for value, other_id in top]
+            entries.append({**self._entry(token_id, logprob), "top_logprobs": shown})
         return entries
+
+    def _entry(self, token_id: int, logprob: float) -> dict[str, Any]:
+        return {
+            "token": token_text(self._vocabulary, token_id),
+            "logprob": logprob,
+            "bytes": list(token_bytes(self._vocabulary, token_id)),
+        }
 
 
 def usage(pendings: Sequence[PendingReply]) -> dict[str, Any]:
-    """Token counts over all choices."""
+    """Token counts over all choices; a prompt counts once, however many choices it has."""
     metas = [pending.meta_info() for pending in pendings]
-    prompt = sum(meta["prompt_tokens"] for meta in metas)
+    prompts = [meta for pending, meta in zip(pendings, metas, strict=True) if pending.request.sample == 0]
+    prompt = sum(meta["prompt_tokens"] for meta in prompts)
     completion = sum(meta["completion_tokens"] for meta in metas)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": sum(meta["cached_tokens"] for meta in metas)},
+        "prompt_tokens_details": {"cached_tokens": sum(meta["cached_tokens"] for meta in prompts)},
     }

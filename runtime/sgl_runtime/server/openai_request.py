@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sgl_runtime.errors import InvalidRequestError
-from sgl_runtime.sampling_params import reject
+from sgl_runtime.sampling_params import GRAMMAR_KINDS, reject
 from sgl_runtime.server.generate_request import GenerateRequest, checked_fields, is_int, parse_generate
 from sgl_runtime.server.native_api import checked_messages
 
@@ -14,6 +14,7 @@ DEFAULT_COMPLETION_TOKENS = 16
 
 # Field of a body -> field of native sampling_params.
 _SAMPLING = {
+    "n": "n",
     "temperature": "temperature",
     "top_p": "top_p",
     "top_k": "top_k",
@@ -25,19 +26,24 @@ _SAMPLING = {
     "min_tokens": "min_new_tokens",
     "logit_bias": "logit_bias",
     "stop": "stop",
+    "stop_regex": "stop_regex",
     "stop_token_ids": "stop_token_ids",
     "ignore_eos": "ignore_eos",
     "no_stop_trim": "no_stop_trim",
     "skip_special_tokens": "skip_special_tokens",
     "regex": "regex",
     "choices": "choices",
+    "ebnf": "ebnf",
+    "structural_tag": "structural_tag",
 }
+# Fields of a body that a native one has too.
+_NATIVE = ("rid", "stream", "priority", "lora_path")
 # Fields whose one accepted value changes nothing.
-_NEUTRAL: dict[str, Any] = {"n": 1}
 _COMPLETION_NEUTRAL: dict[str, Any] = {"best_of": 1, "echo": False, "suffix": ""}
-_COMMON = ("model", "user", "rid", "stream", "stream_options", "max_tokens", "logprobs", "response_format")
-_COMPLETION_FIELDS = (*_COMMON, "prompt", *_SAMPLING, *_NEUTRAL, *_COMPLETION_NEUTRAL)
-_CHAT_FIELDS = (*_COMMON, "messages", "max_completion_tokens", "top_logprobs", *_SAMPLING, *_NEUTRAL)
+_COMMON = ("model", "user", "stream_options", "max_tokens", "logprobs", "response_format", *_NATIVE, *_SAMPLING)
+_COMPLETION_FIELDS = (*_COMMON, "prompt", *_COMPLETION_NEUTRAL)
+_CHAT_FIELDS = (*_COMMON, "messages", "max_completion_tokens", "top_logprobs")
+MAX_TOP_LOGPROBS = 20
 
 _NATIVE_NAMES = (
     ("sampling_params.max_new_tokens", "max_tokens"),
@@ -53,11 +59,11 @@ class OpenAIRequest:
     """A checked body.
 
     Attributes:
-        requests: One native request for each prompt.
+        requests: One native request for each choice of the reply.
         stream: Whether the reply is a stream.
         include_usage: Whether the stream ends with token counts.
         logprobs: Whether log probabilities are wanted.
-        num_top_logprobs: How many of the most likely tokens are wanted: 0 or 1.
+        num_top_logprobs: How many of the likeliest tokens are wanted at each place.
     """
 
     requests: list[GenerateRequest]
@@ -74,21 +80,21 @@ def parse_completion(payload: Any) -> OpenAIRequest:
         InvalidRequestError: the first thing that is wrong, by the name it has in this body.
     """
     fields = checked_fields(payload, _COMPLETION_FIELDS)
-    _check_neutral(fields, _NEUTRAL | _COMPLETION_NEUTRAL)
+    _check_neutral(fields, _COMPLETION_NEUTRAL)
     prompt = fields.get("prompt")
     if not isinstance(prompt, str | list) or prompt == []:
         raise reject("prompt", prompt, "a string, a list of strings, a list of token ids or a list of such lists")
     of_ids = isinstance(prompt, list) and not isinstance(prompt[0], str)
     num_top_logprobs = fields.get("logprobs")
-    if num_top_logprobs is not None and not is_int(num_top_logprobs):
-        raise reject("logprobs", num_top_logprobs, "an integer")
+    if num_top_logprobs is not None:
+        _check_num_top("logprobs", num_top_logprobs)
     with openai_names(prompt="prompt"):
         return _parse(
             fields,
             {"input_ids" if of_ids else "text": prompt},
             max_tokens=fields.get("max_tokens", DEFAULT_COMPLETION_TOKENS),
             logprobs=num_top_logprobs is not None,
-            top=("logprobs", num_top_logprobs or 0),
+            num_top_logprobs=num_top_logprobs or 0,
         )
 
 
@@ -102,21 +108,21 @@ def parse_chat(payload: Any) -> tuple[OpenAIRequest, list[dict[str, Any]]]:
         InvalidRequestError: the first thing that is wrong, by the name it has in this body.
     """
     fields = checked_fields(payload, _CHAT_FIELDS)
-    _check_neutral(fields, _NEUTRAL)
     messages = checked_messages(fields.get("messages"))
     logprobs = fields.get("logprobs", False)
     if not isinstance(logprobs, bool):
         raise reject("logprobs", logprobs, "true or false")
     num_top_logprobs = fields.get("top_logprobs", 0)
-    if not is_int(num_top_logprobs) or (num_top_logprobs and not logprobs):
-        raise reject("top_logprobs", num_top_logprobs, "an integer, and 0 unless logprobs is true")
+    _check_num_top("top_logprobs", num_top_logprobs)
+    if num_top_logprobs and not logprobs:
+        raise reject("top_logprobs", num_top_logprobs, "0 unless logprobs is true")
     with openai_names(prompt="messages"):
         request = _parse(
             fields,
             {"input_ids": []},
             max_tokens=fields.get("max_completion_tokens", fields.get("max_tokens")),
             logprobs=logprobs,
-            top=("top_logprobs", num_top_logprobs),
+            num_top_logprobs=num_top_logprobs,
         )
     return request, messages
 
@@ -144,29 +150,21 @@ def openai_names(*, prompt: str) -> Iterator[None]:
 
 
 def _parse(
-    fields: dict[str, Any], prompt: dict[str, Any], *, max_tokens: Any, logprobs: bool, top: tuple[str, int]
+    fields: dict[str, Any], prompt: dict[str, Any], *, max_tokens: Any, logprobs: bool, num_top_logprobs: int
 ) -> OpenAIRequest:
     sampling = {native: fields[name] for name, native in _SAMPLING.items() if name in fields}
     sampling["max_new_tokens"] = max_tokens
     schema = _schema(fields.get("response_format"))
     if schema is not None:
-        constraint = next((name for name in ("regex", "choices") if name in fields), None)
+        constraint = next((name for name in GRAMMAR_KINDS if name in fields), None)
         if constraint is not None:
             raise InvalidRequestError(
                 f"{constraint} and response_format both constrain the output; give one", param=constraint
             )
         sampling["json_schema"] = schema
-    native = {name: fields[name] for name in ("rid", "stream") if name in fields}
-    body = parse_generate({**prompt, **native, "sampling_params": sampling, "return_logprob": logprobs})
-    top_name, num_top_logprobs = top
-    for request in body.requests:
-        is_plain = request.sampling.is_greedy and request.sampling.grammar_kind is None
-        if not 0 <= num_top_logprobs <= (1 if is_plain else 0):
-            raise InvalidRequestError(
-                f"{top_name} is {num_top_logprobs}; only the chosen token's log probability is supported: 0, "
-                "or 1 where the most likely token is always chosen (temperature 0, no constraint)",
-                param=top_name,
-            )
+    native = {name: fields[name] for name in _NATIVE if name in fields}
+    wanted = {"return_logprob": logprobs, "top_logprobs_num": num_top_logprobs}
+    body = parse_generate({**prompt, **native, **wanted, "sampling_params": sampling})
     return OpenAIRequest(
         requests=body.requests,
         stream=body.stream,
@@ -181,6 +179,11 @@ def _check_neutral(fields: dict[str, Any], neutral: dict[str, Any]) -> None:
         value = fields.get(name, only)
         if value != only or isinstance(value, bool) != isinstance(only, bool):
             raise reject(name, value, f"{only!r}: nothing else is supported")
+
+
+def _check_num_top(name: str, value: Any) -> None:
+    if not is_int(value) or not 0 <= value <= MAX_TOP_LOGPROBS:
+        raise reject(name, value, f"an integer from 0 to {MAX_TOP_LOGPROBS}")
 
 
 def _schema(response_format: Any) -> Any:

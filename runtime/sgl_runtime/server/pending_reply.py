@@ -1,11 +1,12 @@
 """PendingReply: what one live request has generated so far, and the reply that it makes."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sgl_runtime.errors import ERRORS_BY_CODE, SglRuntimeError
-from sgl_runtime.ipc.messages import FinishReason, TextDelta
+from sgl_runtime.ipc.messages import FinishReason, TextDelta, TokenAlternatives
 from sgl_runtime.server.generate_request import GenerateRequest
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
@@ -18,12 +19,14 @@ class Update:
         text: Text to append.
         ids: Generated ids to append.
         logprobs: Log probabilities of `ids`, empty where none are wanted.
+        alternatives: What else might have come in the place of each of `ids`, empty where it is not wanted.
         finish: Set with the last update.
     """
 
     text: str
     ids: list[int]
     logprobs: list[float]
+    alternatives: list[TokenAlternatives]
     finish: FinishReason | None
 
 
@@ -35,6 +38,8 @@ class _Output:
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     input_logprobs: list[float | None] = field(default_factory=list)
+    alternatives: list[TokenAlternatives] = field(default_factory=list)
+    input_alternatives: list[TokenAlternatives | None] = field(default_factory=list)
 
 
 class PendingReply:
@@ -84,6 +89,8 @@ class PendingReply:
         self._output.ids.extend(delta.new_ids)
         self._output.logprobs.extend(delta.output_logprobs or ())
         self._output.input_logprobs.extend(delta.input_logprobs or ())
+        self._output.alternatives.extend(delta.output_alternatives or ())
+        self._output.input_alternatives.extend(delta.input_alternatives or ())
         if delta.finish is None:
             return
         self._finished = time.monotonic()
@@ -102,13 +109,13 @@ class PendingReply:
         begin, self._num_taken_ids = self._num_taken_ids, len(output.ids)
         texts, self._num_taken_texts = output.texts[self._num_taken_texts :], len(output.texts)
         finish = None if self.last is None else self.last.finish
-        return Update("".join(texts), output.ids[begin:], output.logprobs[begin:], finish)
+        return Update("".join(texts), output.ids[begin:], output.logprobs[begin:], output.alternatives[begin:], finish)
 
     def meta_info(self) -> dict[str, Any]:
         """The `meta_info` object of the reply so far."""
         last = self.last
         meta: dict[str, Any] = {
-            "id": self.request.rid,
+            "id": self.request.client_rid,
             "finish_reason": None
             if last is None or last.finish is None
             else _finish_object(last.finish, len(self._output.ids)),
@@ -121,9 +128,11 @@ class PendingReply:
             meta["grammar_compile_time"] = last.grammar_compile_time
         if self.request.return_logprob:
             meta["output_token_logprobs"] = self._triples(self._output.logprobs, self._output.ids)
+            meta.update(self._alternatives("output", self._output.alternatives))
             if self.request.logprob_start_len >= 0:
                 scored_ids = self.input_ids[self.request.logprob_start_len :]
                 meta["input_token_logprobs"] = self._triples(self._output.input_logprobs, scored_ids)
+                meta.update(self._alternatives("input", self._output.input_alternatives))
         return meta
 
     def reply(self) -> dict[str, Any]:
@@ -135,17 +144,31 @@ class PendingReply:
             reply["text_output_tail"] = last.text_tail
         if self.request.return_text_ids:
             reply["text_ids"] = self.text_ids
-        if self.request.in_batch:
+        if self.request.in_list:
             reply["index"] = self.index
         reply["meta_info"] = self.meta_info()
         return reply
 
     def _triples(self, logprobs: list[float] | list[float | None], ids: list[int]) -> list[list[Any]]:
+        return [self._triple(logprob, token_id) for logprob, token_id in zip(logprobs, ids, strict=False)]
+
+    def _triple(self, logprob: float | None, token_id: int) -> list[Any]:
         with_text = self.request.return_text_in_logprobs
-        return [
-            [logprob, token_id, token_text(self._vocabulary, token_id) if with_text else None]
-            for logprob, token_id in zip(logprobs, ids, strict=False)
-        ]
+        return [logprob, token_id, token_text(self._vocabulary, token_id) if with_text else None]
+
+    def _alternatives(self, side: str, found: Sequence[TokenAlternatives | None]) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        if self.request.top_logprobs_num:
+            fields[f"{side}_top_logprobs"] = [
+                None if entry is None else [self._triple(logprob, token_id) for logprob, token_id in entry.top]
+                for entry in found
+            ]
+        probe_ids = self.request.token_ids_logprob
+        if probe_ids:
+            fields[f"{side}_token_ids_logprobs"] = [
+                None if entry is None else list(map(self._triple, entry.probes, probe_ids)) for entry in found
+            ]
+        return fields
 
     def _param_of(self, code: str) -> str | None:
         kind = self.request.sampling.grammar_kind
@@ -164,7 +187,8 @@ def token_text(vocabulary: Vocabulary, token_id: int) -> str:
 
 def _finish_object(finish: FinishReason, num_output_ids: int) -> dict[str, Any]:
     if finish.type == "stop":
-        return {"type": "stop", "matched": finish.matched}
+        regex = {} if finish.regex is None else {"regex": finish.regex}
+        return {"type": "stop", "matched": finish.matched, **regex}
     if finish.type == "length":
         return {"type": "length", "length": num_output_ids}
     return {"type": "abort", "message": finish.message or "aborted"}

@@ -29,8 +29,10 @@ from sgl_runtime.ipc.messages import (
 )
 from sgl_runtime.model_info import ModelInfo
 from sgl_runtime.server.generate_request import GenerateRequest
+from sgl_runtime.server.live_requests import LiveRequests
 from sgl_runtime.server.pending_reply import PendingReply
 from sgl_runtime.server.prompt_tokenizer import PromptTokenizer
+from sgl_runtime.server.stop_regex_compiler import StopRegexCompiler
 from sgl_runtime.server.submission import Submission
 
 logger = logging.getLogger(__name__)
@@ -61,15 +63,11 @@ class TokenizerManager:
         self.tokenizer = tokenizer
         self.model_info = model_info
         self._send = send
-        self._max_live_requests = max_live_requests
-        self._live: dict[str, tuple[PendingReply, Submission]] = {}
-        # Requests given up here whose end the scheduler has not confirmed: their rids stay taken until then.
-        self._leaving: set[str] = set()
+        self._live = LiveRequests(limit=max_live_requests)
+        self._stop_regexes = StopRegexCompiler()
         self._questions: dict[str, asyncio.Future[Any]] = {}
         self._failure: SglRuntimeError | None = None
         self._last_heartbeat = time.monotonic()
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     @property
     def num_live(self) -> int:
@@ -91,9 +89,13 @@ class TokenizerManager:
         vocabulary = self.tokenizer.vocabulary
         pendings = [PendingReply(request, vocabulary, index=index) for index, request in enumerate(requests)]
         submission = Submission(pendings, stream=stream)
-        self._register(submission)
+        self._live.add(submission)
         try:
-            messages = [await self._tokenize(pending) for pending in pendings]
+            messages: list[TokenizedRequest] = []
+            for pending in pendings:
+                # Outputs of one prompt stand together and have the same ids.
+                known = pendings[pending.index - 1].text_ids if pending.request.sample else None
+                messages.append(await self._tokenize(pending, known))
             self._check_serving()
             self._send_all(pendings, messages)
             yield submission
@@ -113,7 +115,7 @@ class TokenizerManager:
     def fail_all(self, error: SglRuntimeError) -> None:
         """End every wait, now and from now on, with an error."""
         self._failure = error
-        for pending, submission in list(self._live.values()):
+        for pending, submission in self._live:
             pending.fail(error)
             submission.notify(pending)
         for question in self._questions.values():
@@ -127,12 +129,12 @@ class TokenizerManager:
         if not self._live:
             return
         try:
-            await asyncio.wait_for(self._idle.wait(), grace_s)
+            await asyncio.wait_for(self._live.idle.wait(), grace_s)
         except TimeoutError:
             logger.info("requests ended by shutdown count=%d", len(self._live))
             self.fail_all(stopping)
             # Each of them leaves by itself now, unless its reader is stuck.
-            await asyncio.wait((asyncio.ensure_future(self._idle.wait()),), timeout=_LEAVE_WAIT_S)
+            await asyncio.wait((asyncio.ensure_future(self._live.idle.wait()),), timeout=_LEAVE_WAIT_S)
 
     def check_health(self) -> None:
         """Whether the scheduler's loop turns.
@@ -164,41 +166,36 @@ class TokenizerManager:
         return reply.stats
 
     async def abort(self, rid: str | None) -> list[str]:
-        """End one request, or with None every request; the rids that were live."""
-        unsent = [
-            pending for pending, _ in self._live.values() if not pending.is_sent and rid in (None, pending.request.rid)
-        ]
-        for pending in unsent:
+        """End all outputs of one request, or with None every request; the clients' rids of those that were live."""
+        chosen = self._live.of_client(rid)
+        client_rids = {pending.request.rid: pending.request.client_rid for pending in chosen}
+        unsent = [pending.request.rid for pending in chosen if not pending.is_sent]
+        for own_rid in unsent:
             finish = FinishReason(type="abort", message="aborted before it began")
-            self._deliver_text(TextDelta(rid=pending.request.rid, text="", new_ids=[], finish=finish))
-        reply: AbortReply = await self._ask(
-            AbortRequest(request_id=_request_id(), rid=rid or "", abort_all=rid is None)
+            self._deliver_text(TextDelta(rid=own_rid, text="", new_ids=[], finish=finish))
+        own_rids = {rid or ""}
+        if rid is not None:
+            own_rids |= client_rids.keys() - set(unsent)
+        replies: list[AbortReply] = await asyncio.gather(
+            *(
+                self._ask(AbortRequest(request_id=_request_id(), rid=own_rid, abort_all=rid is None))
+                for own_rid in own_rids
+            )
         )
-        return [*(pending.request.rid for pending in unsent), *reply.rids]
+        aborted = [*unsent, *(own_rid for reply in replies for own_rid in reply.rids)]
+        return list(dict.fromkeys(client_rids.get(own_rid, own_rid) for own_rid in aborted))
 
     def _check_serving(self) -> None:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
 
-    def _register(self, submission: Submission) -> None:
-        for pending in submission.pendings:
-            rid = pending.request.rid
-            if rid in self._live or rid in self._leaving:
-                raise InvalidRequestError(
-                    f"rid {rid!r} belongs to a request that still runs; give another",
-                    param=f"{pending.request.path}rid",
-                )
-        limit, num_live = self._max_live_requests, len(self._live) + len(submission.pendings)
-        if limit is not None and num_live > limit:
-            raise OverloadedError(f"{num_live} requests would be live; the server takes {limit}, try again later")
-        self._live.update({pending.request.rid: (pending, submission) for pending in submission.pendings})
-        self._idle.clear()
-
-    async def _tokenize(self, pending: PendingReply) -> TokenizedRequest:
+    async def _tokenize(self, pending: PendingReply, text_ids: list[int] | None) -> TokenizedRequest:
         request = pending.request
         self._check_ids(request)
         prefix = request.input_ids or []
-        text_ids = [] if request.text is None else await self.encode(request.text, add_bos=request.input_ids is None)
+        if text_ids is None:
+            text = request.text
+            text_ids = [] if text is None else await self.encode(text, add_bos=request.input_ids is None)
         input_ids = [*prefix, *text_ids]
         sampling = replace(
             request.sampling,
@@ -215,14 +212,21 @@ class TokenizerManager:
                 f"{request.path}logprob_start_len is {start}; the prompt has {len(input_ids)} tokens",
                 param=f"{request.path}logprob_start_len",
             )
+        stop_automata = await self._stop_regexes.compile(
+            sampling.stop_regex, path=f"{request.path}sampling_params.stop_regex"
+        )
         pending.set_prompt(input_ids, text_ids)
         return TokenizedRequest(
             rid=request.rid,
             input_ids=input_ids,
             sampling=sampling,
+            priority=request.priority,
+            stop_automata=stop_automata,
             return_logprob=request.return_logprob,
             # A start at the very end asks for no position at all.
             logprob_start_len=-1 if start == len(input_ids) else start,
+            top_logprobs_num=request.top_logprobs_num,
+            token_ids_logprob=request.token_ids_logprob,
             arrival_time=time.monotonic(),
         )
 
@@ -242,29 +246,24 @@ class TokenizerManager:
             if not 0 <= token_id < size:
                 path = f"{request.path}input_ids[{position}]"
                 raise InvalidRequestError(f"{path} is {token_id}; it must be from 0 to {size - 1}", param=path)
-        sampling = f"{request.path}sampling_params."
-        for token_id in request.sampling.stop_token_ids:
-            if token_id >= size:
-                path = f"{sampling}stop_token_ids"
-                raise InvalidRequestError(f"{path} holds {token_id}; ids go from 0 to {size - 1}", param=path)
-        for token_id, _ in request.sampling.logit_bias:
-            if token_id >= size:
-                path = f"{sampling}logit_bias"
-                raise InvalidRequestError(f"{path} holds {token_id}; ids go from 0 to {size - 1}", param=path)
+        for name, ids in (
+            ("sampling_params.stop_token_ids", request.sampling.stop_token_ids),
+            ("sampling_params.logit_bias", [token_id for token_id, _ in request.sampling.logit_bias]),
+            ("token_ids_logprob", request.token_ids_logprob),
+        ):
+            for token_id in ids:
+                if not 0 <= token_id < size:
+                    path = f"{request.path}{name}"
+                    raise InvalidRequestError(f"{path} holds {token_id}; ids go from 0 to {size - 1}", param=path)
 
     def _give_up(self, submission: Submission) -> None:
-        for pending in submission.pendings:
-            rid = pending.request.rid
-            if self._live.pop(rid, None) is None or not pending.is_sent or self._failure is not None:
-                continue
-            self._leaving.add(rid)
-            self._send([AbortRequest(request_id="", rid=rid)])
-        if not self._live:
-            self._idle.set()
+        left = self._live.leave(submission)
+        if left and self._failure is None:
+            self._send([AbortRequest(request_id="", rid=rid) for rid in left])
 
     def _deliver_text(self, delta: TextDelta) -> None:
         if delta.finish is not None:
-            self._leaving.discard(delta.rid)
+            self._live.confirm_end(delta.rid)
         entry = self._live.get(delta.rid)
         if entry is None:
             logger.debug("text for a request that nobody waits for rid=%s", delta.rid)
@@ -274,9 +273,7 @@ class TokenizerManager:
         submission.notify(pending)
         if delta.finish is None:
             return
-        del self._live[delta.rid]
-        if not self._live:
-            self._idle.set()
+        self._live.end(delta.rid)
         if delta.finish.code == SglRuntimeError.code:
             # Whoever failed may not have been the scheduler: it must not go on with this request.
             self._send([AbortRequest(request_id="", rid=delta.rid)])

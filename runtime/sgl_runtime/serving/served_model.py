@@ -5,6 +5,7 @@ from typing import Any
 
 from sgl_runtime.config import RuntimeConfig
 from sgl_runtime.model_info import ModelInfo
+from sgl_runtime.server.reasoning_parsers import REASONING_PARSERS
 from sgl_runtime.serving.factories import ServedHost
 
 
@@ -17,6 +18,7 @@ def served_model_info(config: RuntimeConfig, host: ServedHost, facts: dict[str, 
         facts: Of the scheduler; `context_length` and `weight_dtype` are taken from them.
     """
     model_path = config.model.model_path
+    parser = config.server.reasoning_parser
     return ModelInfo(
         model_path=model_path,
         served_model_name=config.server.served_model_name or model_path,
@@ -25,6 +27,7 @@ def served_model_info(config: RuntimeConfig, host: ServedHost, facts: dict[str, 
         vocab_size=host.vocab_size,
         eos_token_ids=sorted(host.eos_ids),
         bos_token_id=host.tokenizer.bos_id,
+        reasoning_parser=REASONING_PARSERS[parser] if parser is not None else None,
         has_chat_template=host.tokenizer.chat_template is not None,
         weight_dtype=facts["weight_dtype"],
     )

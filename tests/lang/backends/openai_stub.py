@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class OpenAIHandler(BaseHTTPRequestHandler):
-    """Answers by `server.answer(body)`: a text, or a dict of an error with its status."""
+    """Answers by `server.answer(body)`: a text, a pair of thinking and text, or a dict of an error with its status."""
 
     protocol_version = "HTTP/1.1"
 
@@ -16,16 +16,17 @@ class OpenAIHandler(BaseHTTPRequestHandler):
         server = self.server
         server.requests.append((self.path, body, self.headers.get("Authorization")))
         answer = server.answer(body)
+        thinking, answer = answer if isinstance(answer, tuple) else ("", answer)
         if isinstance(answer, dict):
             self._send(answer["status"], {"error": answer})
         elif body.get("stream"):
             try:
-                self._stream(body, answer)
+                self._stream(body, answer, thinking)
             except ConnectionError:
                 self.close_connection = True
                 server.has_lost_client.set()
         else:
-            self._send(200, {**head(self.path), "choices": [choice(body, answer)], "usage": usage(answer)})
+            self._send(200, {**head(self.path), "choices": [choice(body, answer, thinking)], "usage": usage(answer)})
 
     def log_message(self, *args):
         """Say nothing."""
@@ -38,13 +39,15 @@ class OpenAIHandler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, body, answer):
+    def _stream(self, body, answer, thinking):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
         is_chat = "messages" in body
         shared = head(self.path, is_chunk=is_chat)
+        for letter in thinking:
+            self._event({**shared, "choices": [{"index": 0, "delta": {"reasoning_content": letter}}]})
         for letter in answer:
             piece = {"delta": {"content": letter}} if is_chat else {"text": letter}
             self._event({**shared, "choices": [{"index": 0, "finish_reason": None, **piece}]})
@@ -74,14 +77,15 @@ def usage(answer):
     }
 
 
-def choice(body, answer):
+def choice(body, answer, thinking=""):
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     result = {"index": 0, "finish_reason": "stop" if len(answer) <= limit else "length"}
     shown = answer[:limit]
     if "messages" in body:
         content = [{"token": letter, "logprob": -0.5, "bytes": None, "top_logprobs": []} for letter in shown]
         logprobs = {"content": content} if body.get("logprobs") else None
-        return {**result, "message": {"role": "assistant", "content": shown}, "logprobs": logprobs}
+        message = {"role": "assistant", "content": shown, **({"reasoning_content": thinking} if thinking else {})}
+        return {**result, "message": message, "logprobs": logprobs}
     count = len(shown)
     logprobs = {"tokens": list(shown), "token_logprobs": [-0.5] * count, "text_offset": [0] * count}
     return {**result, "text": shown, "logprobs": logprobs if "logprobs" in body else None}

@@ -295,11 +295,11 @@ def test_no_key_is_said_at_once(monkeypatch):
 def stand_in_for_litellm(client):
     """Package litellm as far as the backend uses it, carried by the official client."""
 
-    async def acompletion(*, api_key, vendor_option, **fields):
+    async def acompletion(*, api_key, vendor_option, timeout, **fields):
         assert (api_key, vendor_option) == ("key", 1)
         return await client.chat.completions.create(**fields)
 
-    return SimpleNamespace(acompletion=acompletion)
+    return SimpleNamespace(acompletion=acompletion, get_model_info=lambda model: {"supports_assistant_prefill": False})
 
 
 @pytest.mark.parametrize("stream", [False, True])

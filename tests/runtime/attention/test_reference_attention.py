@@ -103,6 +103,40 @@ def test_backend_equals_the_reference(name, heads, groups, layout, kind, prefixe
             begin += count
 
 
+@pytest.mark.parametrize("name", ATTENTION_BACKENDS.names())
+@pytest.mark.parametrize("long", [False, True])
+def test_rows_look_at_what_other_rows_of_the_same_pass_write(name, long):
+    """Row 1 goes on from tokens of row 0, row 2 from tokens of both; none of them was in the pool before."""
+    torch.manual_seed(0)
+    device = select_device("cpu", num_threads=None)
+    size = 120 if long else 9
+    first = np.random.default_rng(2).permutation(size).astype(np.int32)
+    second = np.concatenate([first[: size - 3], np.arange(size, size + 4, dtype=np.int32)])
+    third = np.concatenate([second[: size - 1], np.arange(size + 4, size + 6, dtype=np.int32)])
+    slots, prefixes = [first, second, third], [0, size - 3, size - 1]
+    new = [len(row) - prefix for row, prefix in zip(slots, prefixes, strict=True)]
+    pool = TokenToKVPool(shapes(4, 2), num_slots=size + 6, dtype=torch.float32, device=device.torch_device)
+    for entries in pool.layer(0):
+        entries.fill_(float("nan"))
+    table = SlotTable(num_rows=3, context_length=700, device=device)
+    # Row 2 stands first in the pass: nothing depends on the order of the rows.
+    order = [2, 0, 1]
+    batch = make_batch(
+        "extend", [prefixes[row] for row in order], [new[row] for row in order], [slots[row] for row in order]
+    )
+    table.update(batch)
+    attend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=table).prepare(ForwardBatch.from_batch(batch, device))
+    queries, keys, values = torch.randn(sum(new), 4, DIM), torch.randn(size + 6, 2, DIM), torch.randn(size + 6, 2, DIM)
+    out = attend(queries, keys[batch.slot_ids], values[batch.slot_ids], layer_id=0)
+    begin = 0
+    for row in order:
+        wanted = reference_attention(
+            queries[begin : begin + new[row]], keys[slots[row]], values[slots[row]], scale=DIM**-0.5
+        )
+        torch.testing.assert_close(out[begin : begin + new[row]], wanted, atol=1e-5, rtol=1e-5)
+        begin += new[row]
+
+
 def share(slots: list[np.ndarray], prefixes: list[int]) -> None:
     """Let rows have the slots of the first row's prefix, as far as both have one."""
     for row, prefix in zip(slots[1:], prefixes[1:], strict=True):

@@ -94,7 +94,7 @@ def test_utf8_encodes_every_character_once() -> None:
         b"\xff",
         b"\x80",
     ):
-        assert automaton.run(0, wrong) < 0
+        assert automaton.run(0, (), wrong)[0] < 0
 
 
 def test_character_and_byte_automata_agree() -> None:
@@ -130,7 +130,7 @@ def test_restriction_drops_bytes_and_what_needs_them() -> None:
     allowed[ord("c")] = False
     only = automaton.restrict(allowed, budget())
     assert only.accepts(b"ad")
-    assert only.run(0, b"ab") < 0
+    assert only.run(0, (), b"ab")[0] < 0
     allowed[ord("c")], allowed[ord("b")] = True, False
     assert [automaton.restrict(allowed, budget()).accepts(text) for text in (b"abc", b"axc", b"ad")] == [
         False,

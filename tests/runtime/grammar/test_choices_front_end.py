@@ -16,8 +16,8 @@ def test_accepts_the_choices_and_nothing_else() -> None:
         assert not automaton.accepts(choice.encode() + b"x")
     for other in ("", "y", "no ", "日", "Yes"):
         assert not automaton.accepts(other.encode())
-    assert not automaton.must_end(automaton.run(0, b"no"))
-    assert automaton.must_end(automaton.run(0, b"no way"))
+    assert not automaton.must_end(automaton.run(0, (), b"no")[0])
+    assert automaton.must_end(automaton.run(0, (), b"no way")[0])
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,93 @@ def test_accepts_instances_only(schema: Any, valid: list[Any], invalid: list[Any
     assert accepts(schema, *invalid) == [False] * len(invalid)
 
 
+ACCEPTED += [
+    (True, [1, None, {"a": [{}]}], []),
+    ({}, [[], {"a": {"b": [1, "x"]}}, "s"], []),
+    ({"type": "object", "properties": {"a": {}}}, [{}, {"a": [1]}], [{"b": 1}]),
+    ({"type": "object"}, [{}, {"a": {"b": 1}}], [[]]),
+    ({"type": "array"}, [[], [1, [2]]], [{}]),
+    ({"type": "string", "format": "uri"}, ["https://a.b/c"], ["a b"]),
+    ({"type": "string", "format": "any-thing"}, ["x"], [1]),
+    ({"properties": {"a": {"type": "null"}}, "additionalProperties": True, "type": "object"}, [{"b": 1, "a": None}], [{"a": 1}]),
+    (
+        {"type": "object", "properties": {"a": {"type": "null"}}, "additionalProperties": {"type": "integer"}},
+        [{"a": None, "b": 1, "ab": 2}, {"b": 1, "a": None}],
+        [{"a": 1}, {"b": None}, {"a": None, "a ": None}],
+    ),
+    (
+        {"type": "object", "patternProperties": {"^a": {"type": "integer"}, "b$": {"minimum": 3}}},
+        [{"a": 1, "ab": 3, "b": 4, "c": "x"}],
+        [{"a": "x"}, {"ab": 1}, {"b": 2}],
+    ),
+    ({"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": False}, [{"a": 1, "aa": 2}], [{"b": 1}]),
+    ({"type": "object", "properties": {"a": {"type": "null"}}, "required": ["b"]}, [{"b": 3}, {"b": 1, "a": None}], [{}]),
+    ({"type": "object", "minProperties": 1, "maxProperties": 2}, [{"a": 1}, {"a": 1, "b": 2}], [{}, {"a": 1, "b": 2, "c": 3}]),
+    ({"type": "object", "propertyNames": {"maxLength": 2}}, [{}, {"ab": 1}], [{"abc": 1}]),
+    ({"type": "object", "dependentRequired": {"a": ["b"]}}, [{"b": 1}, {"a": 1, "b": 1}], [{"a": 1}]),
+    ({"type": "object", "dependencies": {"a": ["b"]}}, [{"b": 1}, {"a": 1, "b": 1}], [{"a": 1}]),
+    (
+        {"type": "object", "dependentSchemas": {"a": {"properties": {"b": {"type": "null"}}, "required": ["b"]}}},
+        [{"b": 1}, {"a": 1, "b": None}],
+        [{"a": 1}, {"a": 1, "b": 1}],
+    ),
+    ({"type": "array", "items": {"enum": [1, 2, "a"]}, "uniqueItems": True}, [[], [1, "a", 2]], [[1, 1], [2, "a", 2]]),
+    ({"type": "array", "contains": {"const": 1}}, [[1], [0, 1, "x"]], [[], [0]]),
+    (
+        {"type": "array", "contains": {"const": 1}, "minContains": 2, "maxContains": 2},
+        [[1, 1], [0, 1, 1]],
+        [[1], [1, 1, 1]],
+    ),
+    ({"type": "number", "multipleOf": 0.01}, [1.25, 3], [1.255]),
+    ({"not": {"type": "null"}}, [1, "a", {}], [None]),
+    ({"type": "string", "not": {"pattern": "^a"}}, ["", "b"], ["a", "ab"]),
+    (
+        {"type": "object", "properties": {"a": {}, "b": {}}, "not": {"required": ["a", "b"]}},
+        [{}, {"a": 1}, {"b": 1}],
+        [{"a": 1, "b": 1}],
+    ),
+    (
+        {
+            "type": "object",
+            "properties": {"kind": {"enum": ["a", "b"]}, "x": {}},
+            "required": ["kind"],
+            "if": {"properties": {"kind": {"const": "a"}}},
+            "then": {"required": ["x"]},
+            "else": {"properties": {"x": {"type": "null"}}},
+        },
+        [{"kind": "a", "x": 1}, {"kind": "b"}, {"kind": "b", "x": None}],
+        [{"kind": "a"}, {"kind": "b", "x": 1}],
+    ),
+    ({"enum": [{"a": 1}, {"a": "x"}], "properties": {"a": {"type": "integer"}}}, [{"a": 1}], [{"a": "x"}]),
+    ({"oneOf": [{"type": "integer", "minimum": 2}, {"type": "integer", "maximum": 5}]}, [1, 6], [2, 5]),
+    ({"allOf": [{"type": "string", "pattern": "a"}, {"pattern": "b"}]}, ["ab", "ba"], ["a", "b"]),
+    (
+        {"type": "array", "allOf": [{"prefixItems": [{"minimum": 3}], "items": {}}], "items": {"type": "integer"}},
+        [[3, 1]],
+        [[2], [3, "a"]],
+    ),
+    (
+        {"$defs": {"n": {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"},
+        [{}, {"next": {"next": {}}}],
+        [{"next": 1}],
+    ),
+    ({"$ref": "#/$defs/a", "$defs": {"a": {"$anchor": "b", "type": "null"}}, "title": "t"}, [None], [1]),
+    ({"$ref": "#b", "$defs": {"a": {"$anchor": "b", "type": "null"}}}, [None], [1]),
+    (
+        {"$id": "http://e.org/root", "$ref": "item", "$defs": {"a": {"$id": "item", "type": "null"}}},
+        [None],
+        [1],
+    ),
+    (
+        {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a", "minimum": 5,
+         "definitions": {"a": {"type": "integer"}}},
+        [1],
+        ["a"],
+    ),
+    ({"type": "string", "patern": "a"}, ["x"], []),
+    ({"type": "string", "maxLength": 10**6}, ["x" * 100], [1]),
+]  # fmt: skip
+
 REFUSED: list[tuple[Any, str]] = [
     ("{", r"not JSON: .* at line 1, column 2"),
     ('{"const": NaN}', "NaN is no JSON number"),
@@ -169,90 +256,45 @@ REFUSED: list[tuple[Any, str]] = [
     ('{"const": ' + "9" * 5000 + "}", "digits"),
     ('{"const": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deep"),
     ("3", "# is 3; a schema is an object or a boolean"),
-    (True, "# allows any JSON value"),
-    ({}, "#/type is missing"),
-    ({"type": "object", "properties": {"a": {}}}, "#/properties/a/type is missing"),
     ({"type": "text"}, "#/type is 'text'; it must be one of null, boolean"),
     ({"type": []}, "#/type is"),
-    ({"type": "object"}, "#/properties is missing"),
-    ({"type": "array"}, "#/items is missing"),
-    (
-        {"type": "object", "properties": {"a/b": {"type": "string", "format": "uri"}}},
-        "#/properties/a~1b/format is 'uri'",
-    ),
-    ({"type": "object", "properties": {}, "additionalProperties": True}, "#/additionalProperties is not false"),
-    (
-        {"type": "object", "properties": {}, "additionalProperties": {"type": "null"}},
-        "#/additionalProperties is not false",
-    ),
-    (
-        {"type": "object", "properties": {}, "patternProperties": {"a": {}}},
-        "#/patternProperties is a keyword that is not",
-    ),
-    ({"type": "object", "properties": {"a": {"type": "null"}}, "required": ["b"]}, "#/required names 'b'"),
-    (
-        {"type": "object", "properties": {"a": {"type": "null"}}, "required": True},
-        "#/required is True; it must be a list",
-    ),
-    ({"type": "object", "properties": {"a": {"type": "null"}}, "minProperties": 1}, "#/minProperties is 1"),
-    ({"type": "object", "properties": {"a": {"type": "null"}}, "propertyNames": {}}, "#/propertyNames is a keyword"),
-    ({"type": "array", "items": {"type": "null"}, "uniqueItems": True}, "#/uniqueItems is a keyword"),
-    ({"type": "array", "items": {"type": "null"}, "contains": {}}, "#/contains is a keyword"),
+    ({"type": "object", "properties": {"a": {"type": "null"}}, "required": "a"}, "#/required is 'a'; it must be a list"),
+    ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "#/uniqueItems can be enforced only where"),
+    ({"type": "array", "uniqueItems": 1}, "#/uniqueItems is 1; it must be true or false"),
     (
         {"type": "array", "items": {"type": "null"}, "minItems": -1},
         "#/minItems is -1; it must be a non-negative integer",
     ),
     ({"type": "string", "maxLength": "3"}, "#/maxLength is '3'; it must be a non-negative integer"),
-    ({"type": "string", "pattern": "a("}, r"#/pattern .*missing \).*position 1"),
+    ({"type": "object", "properties": {"a": {"type": "string", "pattern": "a("}}}, r"#/properties/a/pattern .*position 1"),
     ({"type": "string", "pattern": 3}, "#/pattern is 3; it must be a string"),
-    ({"type": "string", "maxLength": 10**6}, "#/maxLength .*max_grammar_states"),
+    ({"type": "string", "minLength": 10**6}, "max_grammar_states"),
+    ({"type": "array", "items": {}, "minItems": 10**9}, "max_grammar_states"),
     ({"type": "integer", "minimum": "1"}, "#/minimum is '1'; it must be a number"),
-    ({"type": "number", "multipleOf": 0.01}, "#/multipleOf is 0.01; only whole"),
     ({"type": "integer", "multipleOf": 0}, "#/multipleOf is 0; it must be above 0"),
-    ({"not": {"type": "null"}}, "#/not is a keyword that is not supported"),
-    ({"type": "string", "if": {}, "then": {}}, "#/if is a keyword that is not supported"),
-    ({"type": "string", "patern": "a"}, "#/patern is not a known keyword; did you mean 'pattern'"),
-    ({"enum": []}, "#/enum must be a non-empty list"),
-    ({"enum": [{"a": 1}], "properties": {"a": {"type": "integer"}}}, "#/properties is not supported next to enum"),
+    ({"enum": []}, "#/enum is .*; it must be a list with at least one value"),
     ({"anyOf": {}}, "#/anyOf must be a list"),
-    (
-        {"oneOf": [{"type": "integer", "minimum": 2}, {"type": "integer", "maximum": 5}]},
-        "#/oneOf is not supported.*#/oneOf/0 and #/oneOf/1 may overlap",
-    ),
-    (
-        {
-            "oneOf": [
-                {"type": "object", "properties": {"a": {"type": "null"}}},
-                {"type": "object", "properties": {"b": {"type": "null"}}},
-            ]
-        },
-        "may overlap",
-    ),
-    ({"allOf": [{"type": "string", "pattern": "a"}, {"pattern": "b"}]}, "#/allOf/1/pattern differs"),
-    (
-        {"type": "array", "allOf": [{"prefixItems": [{"minimum": 3}]}], "items": {"type": "integer"}},
-        "#/allOf/0/prefixItems cannot be put together with the items of #",
-    ),
-    (
-        {
-            "$ref": "#/$defs/a",
-            "properties": {"x": {"type": "null"}},
-            "$defs": {"a": {"unevaluatedProperties": False}},
-        },
-        "#/[$]defs/a/unevaluatedProperties is not supported in a schema",
-    ),
+    ({"disallow": "string"}, "#/disallow is a keyword that is not supported"),
+    ({"properties": {"x": {"unevaluatedItems": False}}, "type": "object"}, "#/properties/x/unevaluatedItems is a keyword"),
+    ({"unevaluatedProperties": False, "anyOf": [{}]}, "#/unevaluatedProperties is not supported beside 'anyOf'"),
     ({"$ref": "#/$defs/x"}, "#/[$]ref is '#/[$]defs/x', which names nothing"),
     ({"$ref": "http://example.com/s"}, "only references inside the schema"),
     ({"$ref": "#"}, "leads back to itself"),
     ({"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}}, "leads back to itself"),
     (
-        {"$defs": {"n": {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"},
-        "#/[$]defs/n/properties/next/[$]ref is .*recursion",
+        {"$defs": {"n": {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}, "required": ["next"]}},
+         "$ref": "#/$defs/n"},
+        "no output at all",
     ),
     ({"type": "array", "items": {"type": "null"}, "minItems": 3, "maxItems": 2}, "no output at all"),
     ({"type": "string", "const": 1}, "no output at all"),
+    # What is closed for one option has no property that the other, open by the specification, forbids.
+    (
+        {"oneOf": [{"type": "object", "properties": {name: {"type": "null"}}} for name in "ab"]},
+        "no output at all",
+    ),
     ({"const": "\ud800"}, "lone surrogate"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("schema", "complaint"), REFUSED)
@@ -304,7 +346,7 @@ def test_whitespace_policies() -> None:
     ) == [
         True,
         True,
-        True,
+        False,
         False,
         False,
         False,
@@ -363,8 +405,8 @@ def test_pydantic_models() -> None:
 
 def test_one_of_looks_at_what_open_options_let_through() -> None:
     open_point = {"type": "object", "properties": {"x": {"type": "null"}}, "required": ["x"]}
-    with pytest.raises(GrammarError, match="may overlap"):
-        compiled({"oneOf": [open_point, {"type": "object", "properties": {"x": {}, "y": {}}}]})
+    either = {"oneOf": [open_point, {"type": "object", "properties": {"x": {}, "y": {}}}]}
+    assert accepts(either, {"x": None}, {"y": 1}, {"x": 1}, {}) == [False, True, True, True]
     other = {"type": "object", "properties": {"y": {"type": "null"}}, "required": ["y"]}
     assert accepts({"oneOf": [open_point, other]}, {"x": None}, {"y": None}, {"x": None, "y": None}) == [
         True,
@@ -381,5 +423,4 @@ def test_one_of_reads_options_together_with_what_stands_next_to_them() -> None:
         "anyOf": [{"properties": {"x": {"type": "null"}}}],
         "type": "object",
     }
-    with pytest.raises(GrammarError, match="may overlap"):
-        compiled({"oneOf": [mixed, flag]})
+    assert accepts({"oneOf": [mixed, flag]}, {"x": None}, {"x": None, "y": None}, {"y": None}) == [True, False, False]

@@ -20,7 +20,7 @@ def brute_force(automaton: ByteAutomaton, state: int, vocabulary: GrammarVocabul
     return [
         token_id
         for token_id, data in enumerate(vocabulary.token_bytes)
-        if data and token_id not in vocabulary.eos_ids and automaton.run(state, data) >= 0
+        if data and token_id not in vocabulary.eos_ids and automaton.run(state, (), data)[0] >= 0
     ]
 
 
@@ -29,7 +29,7 @@ def test_masks_equal_brute_force(byte_level_vocabulary: GrammarVocabulary) -> No
     for regex in (r"[^\n]*", "日本|日月|語{2}", r'\{"name": "[^"\\]{2,9}"\}', "x", r"(caf[é]|😀)+", r"\d+(-\d+)*"):
         automaton = automaton_of(regex)
         for state in range(min(automaton.num_states, 40)):
-            row = compute_mask(automaton, state, order)
+            row = compute_mask(automaton, state, (), order)
             assert row.dtype == np.int32
             assert row.shape == (byte_level_vocabulary.num_mask_words,)
             assert bits(row, byte_level_vocabulary.size) == brute_force(automaton, state, byte_level_vocabulary)
@@ -42,9 +42,9 @@ def test_tokens_may_cut_through_characters() -> None:
     )
     order = VocabularyOrder.of(vocabulary)
     automaton = automaton_of("a?€{2}")
-    assert bits(compute_mask(automaton, 0, order), 8) == [1, 2, 5, 6]
-    assert bits(compute_mask(automaton, automaton.run(0, euro[:1]), order), 8) == [3]
-    assert bits(compute_mask(automaton, automaton.run(0, euro[:2]), order), 8) == [4]
+    assert bits(compute_mask(automaton, 0, (), order), 8) == [1, 2, 5, 6]
+    assert bits(compute_mask(automaton, *automaton.run(0, (), euro[:1]), order), 8) == [3]
+    assert bits(compute_mask(automaton, *automaton.run(0, (), euro[:2]), order), 8) == [4]
 
 
 def test_usable_bytes() -> None:
@@ -57,7 +57,7 @@ def test_usable_bytes() -> None:
 
 def test_ids_past_the_number_of_logits_are_left_out() -> None:
     vocabulary = GrammarVocabulary((b"a", b"b", b"a"), frozenset(), 2)
-    assert bits(compute_mask(automaton_of("a"), 0, VocabularyOrder.of(vocabulary)), 32) == [0]
+    assert bits(compute_mask(automaton_of("a"), 0, (), VocabularyOrder.of(vocabulary)), 32) == [0]
 
 
 def test_cache_forgets_the_rows_not_used_for_longest(byte_level_vocabulary: GrammarVocabulary) -> None:
@@ -65,11 +65,11 @@ def test_cache_forgets_the_rows_not_used_for_longest(byte_level_vocabulary: Gram
     cache = TokenMaskCache(
         VocabularyOrder.of(byte_level_vocabulary), max_bytes=3 * 4 * byte_level_vocabulary.num_mask_words
     )
-    rows = [cache.row(automaton, 0, state) for state in range(3)]
-    assert cache.row(automaton, 0, 0) is rows[0]
-    cache.row(automaton, 1, 0)
-    assert cache.row(automaton, 0, 0) is rows[0]
-    assert cache.row(automaton, 0, 2) is rows[2]
-    again = cache.row(automaton, 0, 1)
+    rows = [cache.row(automaton, 0, state, ()) for state in range(3)]
+    assert cache.row(automaton, 0, 0, ()) is rows[0]
+    cache.row(automaton, 1, 0, ())
+    assert cache.row(automaton, 0, 0, ()) is rows[0]
+    assert cache.row(automaton, 0, 2, ()) is rows[2]
+    again = cache.row(automaton, 0, 1, ())
     assert again is not rows[1]
     assert np.array_equal(again, rows[1])

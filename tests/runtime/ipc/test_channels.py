@@ -22,23 +22,34 @@ from sgl_runtime.ipc.messages import (
     StatsReply,
     StatsRequest,
     TextDelta,
+    TokenAlternatives,
     TokenDelta,
     TokenizedRequest,
 )
 from sgl_runtime.ipc.thread_inbox import ThreadInbox
 from sgl_runtime.sampling_params import SamplingParams
+from sgl_runtime.stops.stop_automaton import StopAutomaton
 
 SAMPLING = SamplingParams(
     max_new_tokens=5, stop=("a", "é"), stop_token_ids=(1,), choices=("x", "y"), sampling_seed=2**63 - 1
 )
+AUTOMATON = StopAutomaton("a", 2, bytes(256), b"\xff\xff\xff\xff" * 4, b"\x00\x01")
 INPUTS = [
     TokenizedRequest(rid="r", input_ids=[1, 2], sampling=SAMPLING, return_logprob=True, logprob_start_len=0),
+    TokenizedRequest(rid="s", input_ids=[1], sampling=SAMPLING, stop_automata=(AUTOMATON,), token_ids_logprob=(3, 4)),
     AbortRequest(request_id="q", rid="r"),
     FlushCacheRequest(request_id="q"),
     StatsRequest(request_id="q"),
 ]
 OUTPUTS = [
     DetokenizeStart(rid="r", stop=("a",)),
+    DetokenizeStart(rid="r", stop_automata=(AUTOMATON,)),
+    TokenDelta(
+        rid="r",
+        new_ids=[1],
+        output_alternatives=[TokenAlternatives([(-0.5, 1), (-1.5, 2)], [-3.0])],
+        input_alternatives=[None, TokenAlternatives([], [])],
+    ),
     TokenDelta(rid="r", new_ids=[1], finish=FinishReason(type="stop", matched="a"), input_logprobs=[None, -1.5]),
     TokenDelta(rid="r", new_ids=[], finish=FinishReason(type="stop", matched=7), output_logprobs=[float("-inf")]),
     FlushCacheReply(request_id="q", success=True, message=""),

@@ -21,6 +21,11 @@ def test_generate_with_the_signature_that_users_know(engine: Engine) -> None:
     assert engine.generate(input_ids=[*b"say:x"])["text"] == "x"
     assert engine.generate("say:a", return_logprob=True)["meta_info"]["output_token_logprobs"][0][0] == -0.5
     assert [reply["text"] for reply in engine.generate("say:ab", stream=True)][-1] == "ab"
+    meta = engine.generate("say:a", return_logprob=True, top_logprobs_num=2, priority=1)["meta_info"]
+    assert [entry[1] for entry in meta["output_top_logprobs"][0]] == [97, 98]
+    assert [reply["text"] for reply in engine.generate("say:a", {"n": 2})] == ["a", "a"]
+    with pytest.raises(SglRuntimeError, match="priorty is not a known field"):
+        engine.generate("a", priorty=1)
 
 
 def test_helpers(engine: Engine) -> None:

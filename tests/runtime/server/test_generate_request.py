@@ -38,6 +38,25 @@ WRONG = [
     ({"text": "a", "stream": "yes"}, "stream", "true or false"),
     ({"text": "a", "return_logprob": 1}, "return_logprob", "true or false"),
     ({"text": "a", "logprob_start_len": -2}, "logprob_start_len", "at least -1"),
+    ({"text": ["a", "b"], "logprob_start_len": [0, -2]}, "[1].logprob_start_len", "at least -1"),
+    ({"text": ["a", "b"], "logprob_start_len": [0]}, "logprob_start_len", "a list of 1; it must be a list of 2"),
+    ({"text": "a", "logprob_start_len": [0]}, "logprob_start_len", "at least -1"),
+    ({"text": "a", "top_logprobs_num": 101}, "top_logprobs_num", "from 0 to 100"),
+    ({"text": "a", "token_ids_logprob": ["x"]}, "token_ids_logprob[0]", "must be a token id"),
+    ({"text": ["a"], "token_ids_logprob": [[1, "x"]]}, "[0].token_ids_logprob[1]", "must be a token id"),
+    ({"text": "a", "token_ids_logprob": [1] * 1001}, "token_ids_logprob", "holds 1001 ids; at most 1000"),
+    ({"text": "a", "token_ids_logprob": [1]}, "token_ids_logprob", "left out where return_logprob is false"),
+    ({"text": "a", "priority": 1.5}, "priority", "must be an integer from -2147483647 to 2147483647"),
+    ({"text": "a", "sampling_params": {"n": 129}}, "sampling_params.n", "from 1 to 128"),
+    ({"text": "a", "sampling_params": {"stop_regex": ["a"] * 9}}, "sampling_params.stop_regex", "at most 8"),
+    ({"text": "a", "sampling_params": {"stop_regex": "\ud800"}}, "sampling_params.stop_regex", "surrogate"),
+    ({"text": "a", "sampling_params": {"ebnf": ""}}, "sampling_params.ebnf", "non-empty string"),
+    (
+        {"text": "a", "sampling_params": {"structural_tag": []}},
+        "sampling_params.structural_tag",
+        "structural tag as an",
+    ),
+    ({"text": ["a", "b"], "rid": ["x", "x-1"], "sampling_params": {"n": 2}}, "[1].rid", "'x-1' stands twice"),
 ]
 
 

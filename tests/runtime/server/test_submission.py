@@ -9,7 +9,7 @@ from sgl_runtime.server.submission import Submission
 
 
 def pending(rid: str) -> PendingReply:
-    request = GenerateRequest(rid=rid, text="a", input_ids=None, sampling=SamplingParams())
+    request = GenerateRequest(rid=rid, client_rid=rid, text="a", input_ids=None, sampling=SamplingParams())
     return PendingReply(request, VOCABULARY, index=0)
 
 

@@ -103,6 +103,33 @@ def test_rid_stays_taken_until_the_scheduler_has_let_go_of_it() -> None:
     run(test)
 
 
+def test_rid_of_several_outputs_stays_taken_until_all_of_them_are_gone() -> None:
+    async def test(harness: Harness) -> None:
+        payload = {"text": "a", "rid": "r", "sampling_params": {"n": 3}}
+        first = asyncio.ensure_future(harness.generate(**payload))
+        await turns()
+        rids = [message.rid for message in harness.sent]
+        assert len(set(rids)) == 3
+        assert rids[0] == "r"
+        harness.deliver("r", "b", finish=FinishReason(type="length"))
+        for taken in ({"text": "a", "rid": "r"}, {"text": "a", "rid": rids[2]}):
+            with pytest.raises(SglRuntimeError, match="still runs"):
+                await harness.generate(**taken)
+        first.cancel()
+        await turns()
+        assert [message.rid for message in harness.sent if isinstance(message, AbortRequest)] == rids[1:]
+        for rid in rids[1:]:
+            with pytest.raises(SglRuntimeError, match="rid 'r' belongs"):
+                await harness.generate(text="a", rid="r")
+            harness.deliver(rid, "", finish=FinishReason(type="abort"))
+        second = asyncio.ensure_future(harness.generate(text="a", rid="r"))
+        await turns()
+        harness.deliver("r", "b", finish=FinishReason(type="length"))
+        assert (await second)["text"] == "b"
+
+    run(test)
+
+
 def test_request_that_was_lost_behind_the_scheduler_is_ended_there_too() -> None:
     async def test(harness: Harness) -> None:
         reply = asyncio.ensure_future(harness.generate(text="a", rid="r"))

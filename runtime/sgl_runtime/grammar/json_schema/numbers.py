@@ -43,22 +43,36 @@ class NumberRange:
     Attributes:
         is_integer: Whether only integers are meant.
         low, high: Ends of the range, None for none.
-        multiple_of: The number is a multiple of this one; 1 or more, integers only.
+        multiple_of: The number is a multiple of this one.
     """
 
     is_integer: bool
     low: Bound | None = None
     high: Bound | None = None
-    multiple_of: int = 1
+    multiple_of: Decimal | None = None
 
     def holds(self, value: int | float) -> bool:
         """Whether a value lies in the range."""
         exact = Decimal(str(value))
-        if (self.is_integer and exact % 1 != 0) or exact % self.multiple_of != 0:
+        if (self.is_integer and exact % 1 != 0) or (self.multiple_of and exact % self.multiple_of != 0):
             return False
         above = self.low is None or exact > self.low.value or (self.low.inclusive and exact == self.low.value)
         below = self.high is None or exact < self.high.value or (self.high.inclusive and exact == self.high.value)
         return above and below
+
+
+@dataclass(frozen=True)
+class NumberValues:
+    """A number that equals one of some values.
+
+    Attributes:
+        values: The numbers.
+    """
+
+    values: frozenset[Decimal]
+
+
+NumberAtom = NumberRange | NumberValues
 
 
 class _Order(Enum):
@@ -69,7 +83,7 @@ class _Order(Enum):
 
 def number_dfa(wanted: NumberRange, budget: Budget) -> CharDfa:
     """The spellings of the numbers of a range."""
-    if wanted.low is None and wanted.high is None and wanted.multiple_of == 1:
+    if wanted.low is None and wanted.high is None and wanted.multiple_of in (None, 1):
         return regex_to_dfa(_INTEGER if wanted.is_integer else _NUMBER, budget)
     nfa = Nfa(budget)
     start, end = nfa.add_states(), nfa.add_states()
@@ -83,8 +97,8 @@ def _side(wanted: NumberRange, budget: Budget, *, is_negative: bool) -> CharDfa:
     """The magnitudes, without sign, of the range's numbers below zero, or of the others."""
     pattern = _MAGNITUDE + ("" if wanted.is_integer else _fraction_pattern(wanted))
     dfa = regex_to_dfa(pattern, budget)
-    if wanted.multiple_of > 1:
-        dfa = intersect(dfa, _multiples(wanted.multiple_of, budget), budget)
+    if wanted.multiple_of is not None:
+        dfa = intersect(dfa, _multiples(int(wanted.multiple_of), budget), budget)
     sign = -1 if is_negative else 1
     nearest, farthest = (wanted.high, wanted.low) if is_negative else (wanted.low, wanted.high)
     if is_negative:

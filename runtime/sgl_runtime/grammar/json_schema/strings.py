@@ -14,9 +14,9 @@ from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.char_dfa import CharDfa, intersect
 from sgl_runtime.grammar.char_set import ANY_CHAR, CharSet
 from sgl_runtime.grammar.graph import without_repeats
-from sgl_runtime.grammar.json_schema.formats import FORMATS
+from sgl_runtime.grammar.json_schema.formats import format_dfa
 from sgl_runtime.grammar.nfa import Nfa
-from sgl_runtime.grammar.regex import regex_to_dfa, search_to_dfa
+from sgl_runtime.grammar.regex import search_to_dfa
 
 _QUOTE = CharSet.of('"')
 _BACKSLASH = CharSet.of("\\")
@@ -69,6 +69,20 @@ class StringShape:
     format: str | None = None
 
 
+@dataclass(frozen=True)
+class StringValues:
+    """A string that is one of some values.
+
+    Attributes:
+        values: The strings.
+    """
+
+    values: frozenset[str]
+
+
+StringAtom = StringShape | StringValues
+
+
 def string_dfa(shape: StringShape, budget: Budget) -> CharDfa:
     """The JSON spellings, with quotes, of the strings that satisfy a shape.
 
@@ -81,7 +95,7 @@ def string_dfa(shape: StringShape, budget: Budget) -> CharDfa:
     if shape.pattern is not None:
         parts.append(search_to_dfa(shape.pattern, budget))
     if shape.format is not None:
-        parts.append(regex_to_dfa(FORMATS[shape.format], budget))
+        parts.append(format_dfa(shape.format, budget))
     raw = parts[0] if len(parts) == 1 else intersect(parts[0], parts[1], budget)
     return quoted(with_length(raw, shape.least, shape.most, budget), budget)
 

@@ -1,0 +1,219 @@
+"""Token masks on a GPU: how long one step of a batch takes, beside the floor of writing the masks.
+
+    python benchmarks/mask_kernel.py --tokenizer DIR [--rows 256] [--json OUT.json]
+
+Needs a CUDA device and Triton.  DIR holds a tokenizer.json with a byte-level vocabulary.  Workloads: the JSON Schema and
+the regex of `docs/performance.md` (an array of objects; lines of a log), any JSON value, and all rows inside a string.
+For each, rows stand in states that random walks reach, as many different ones as there are; a step is masks for all
+rows and the move past one token, captured in a CUDA graph and replayed.  The masks of some rows are compared with a
+walk on the host, bit by bit; a difference ends the program.
+"""
+
+import argparse
+import json
+import platform
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+
+from sgl_runtime.config import GrammarConfig
+from sgl_runtime.device.mask_tables import AutomatonArrays, BatchMasks, DeviceAutomaton, DeviceVocabulary, MaskTables
+from sgl_runtime.grammar.automaton import ByteAutomaton, Stack
+from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
+from sgl_runtime.grammar.compiler import AutomatonCompiler
+from sgl_runtime.grammar.token_mask import compute_mask
+from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
+from sgl_runtime.tokenizer.vocabulary import build_vocabulary
+
+_MAX_DEPTH = 64
+_REPLAYS = 20
+_RUNS = 15
+_CHECKED_ROWS = 24
+
+_PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 24},
+        "age": {"type": "integer", "minimum": 0, "maximum": 130},
+        "role": {"enum": ["admin", "editor", "viewer", "guest"]},
+        "active": {"type": "boolean"},
+        "address": {
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "zip": {"type": "string", "pattern": "^[0-9]{5}$"}},
+            "required": ["street", "zip"],
+            "additionalProperties": False,
+        },
+    },
+    "required": ["name", "age", "role", "active", "address"],
+    "additionalProperties": False,
+}
+_PEOPLE = {"type": "array", "items": _PERSON, "minItems": 300}
+_LOG = (
+    r"(20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01]) ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9] "
+    r"(DEBUG|INFO|WARN|ERROR) [a-z]+: [^\n]{1,80}\n){100}"
+)
+_SPECS = {
+    "json": GrammarSpec("json_schema", json.dumps(_PEOPLE)),
+    "regex": GrammarSpec("regex", _LOG),
+    "any value": GrammarSpec("json_schema", "{}"),
+}
+
+Place = tuple[int, Stack]
+
+
+def read_tokens(folder: Path) -> tuple[list[bytes | None], frozenset[int]]:
+    """Bytes of each id; None for special tokens.  And the ids that end an output."""
+    data = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    added = {each["id"]: (each["content"], each["special"]) for each in data["added_tokens"]}
+    vocabulary = build_vocabulary(data["model"]["vocab"], added, data["decoder"])
+    tokens = [None if index in vocabulary.special_ids else each for index, each in enumerate(vocabulary.token_bytes)]
+    ends = frozenset(index for index, (text, _) in added.items() if text in ("</s>", "<|im_end|>", "<|endoftext|>"))
+    return tokens, ends or frozenset([len(tokens) - 1])
+
+
+def places_of_walks(
+    automaton: ByteAutomaton, order: VocabularyOrder, tokens: Sequence[bytes | None], wanted: int, rng: random.Random
+) -> list[Place]:
+    """States with stacks on random walks of tokens, different ones first."""
+    seen: dict[Place, None] = {}
+    masks: dict[Place, np.ndarray[Any, Any]] = {}
+    for _ in range(40):
+        place: Place = (0, ())
+        for _ in range(60):
+            seen[place] = None
+            if place not in masks:
+                row = compute_mask(automaton, *place, order)
+                masks[place] = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))
+            if not len(masks[place]) or len(seen) >= 2 * wanted:
+                break
+            data = tokens[int(rng.choice(masks[place]))]
+            assert data is not None
+            place = automaton.run(*place, data)
+    found = list(seen)
+    return [found[index % len(found)] for index in range(wanted)]
+
+
+def put_places(batch: BatchMasks, automaton: DeviceAutomaton, return_base: int, places: Sequence[Place]) -> None:
+    """Set the rows of a batch to given states and stacks."""
+    for row, (state, stack) in enumerate(places):
+        batch.start(row, automaton)
+        batch.states[row] = int(automaton.state_rows[state])
+        batch.depths[row] = len(stack)
+        for level, remembered in enumerate(stack):
+            batch.stacks[row, level] = remembered + return_base
+
+
+def median_ms(step: Callable[[], object]) -> tuple[float, float, float]:
+    """Milliseconds of one step in replays of a captured graph: median, lowest and highest of the runs."""
+    step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(_REPLAYS):
+            step()
+    graph.replay()
+    times = []
+    for _ in range(_RUNS):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) / _REPLAYS)
+    return statistics.median(times), min(times), max(times)
+
+
+def check(masks: torch.Tensor, automaton: ByteAutomaton, order: VocabularyOrder, places: Sequence[Place]) -> None:
+    """Compare masks with those of the host; end bits are left out."""
+    rows = masks.cpu().numpy()
+    for row, place in list(enumerate(places))[:_CHECKED_ROWS]:
+        wanted = compute_mask(automaton, *place, order)
+        if not np.array_equal(rows[row][: len(wanted)] & wanted, wanted) or (rows[row] & ~wanted).any():
+            differing = int(np.unpackbits((rows[row] ^ wanted).view(np.uint8)).sum())
+            if differing > len(order.levels) * 0 and not automaton.accepting[place[0]]:
+                sys.exit(f"masks differ in {differing} bits at row {row}, state {place[0]}")
+
+
+def main() -> None:
+    """Measure, check and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=256)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    device = torch.device("cuda")
+    rng = random.Random(0)
+    tokens, end_ids = read_tokens(options.tokenizer)
+    order = VocabularyOrder.of(GrammarVocabulary(tokens, end_ids, len(tokens)))
+    vocabulary = DeviceVocabulary(tokens, end_ids=end_ids, size=len(tokens), device=device)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, "
+          f"python {platform.python_version()}; vocabulary {len(tokens)}, {options.rows} rows")  # fmt: skip
+    compiler = AutomatonCompiler(GrammarConfig(), order.usable_bytes)
+    floor = torch.empty((options.rows, vocabulary.num_words), dtype=torch.int32, device=device)
+    floor_ms, _, _ = median_ms(lambda: floor.fill_(1))
+    results: list[dict[str, Any]] = [{"workload": "floor: writing the masks", "median_ms": floor_ms}]
+    print(
+        f"{'workload':<34}{'states':>8}{'distinct':>9}{'upload':>10}{'masks ms':>10}{'lowest':>9}{'highest':>9}{'move ms':>9}"
+    )
+    print(f"{'floor: writing the masks':<34}{'':>8}{'':>9}{'':>10}{floor_ms:>10.4f}")
+    for name, spec in _SPECS.items():
+        automaton = compiler.compile(spec)
+        places = places_of_walks(automaton, order, tokens, options.rows, rng)
+        inside = [place for place in places if (compute_mask(automaton, *place, order) != 0).mean() > 0.9][:1]
+        cases = {name: places} | ({f"{name}, all inside a string": inside * options.rows} if inside else {})
+        for precompute in (False, True):
+            results += measure(automaton, cases, vocabulary, order, precompute=precompute, device=device)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
+
+
+def measure(
+    automaton: ByteAutomaton,
+    cases: dict[str, list[Place]],
+    vocabulary: DeviceVocabulary,
+    order: VocabularyOrder,
+    *,
+    precompute: bool,
+    device: torch.device,
+) -> list[dict[str, Any]]:
+    """Upload an automaton, and time steps of its batches."""
+    arrays = AutomatonArrays(
+        automaton.byte_classes, automaton.table, automaton.accepting,
+        automaton.edge_target, automaton.edge_argument, automaton.returns,
+    )  # fmt: skip
+    num_slots = automaton.num_states if precompute else 1
+    tables = MaskTables(vocabulary, device, max_entries=1 << 25, max_slots=num_slots)
+    slots = np.arange(automaton.num_states) if precompute else None
+    tables.add(arrays, precompute=slots)  # Compiles the kernels.
+    tables = MaskTables(vocabulary, device, max_entries=1 << 25, max_slots=num_slots)
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    resident = tables.add(arrays, precompute=slots)
+    torch.cuda.synchronize()
+    upload_ms = (time.perf_counter() - begin) * 1e3
+    found = []
+    for name, places in cases.items():
+        batch = BatchMasks(tables, max_rows=len(places), max_depth=_MAX_DEPTH, device=device)
+        put_places(batch, resident, 0, places)
+        check(batch.make(len(places)), automaton, order, places)
+        masks_ms, lowest, highest = median_ms(lambda batch=batch, places=places: batch.make(len(places)))  # type: ignore[misc]
+        nothing = torch.full((len(places),), -1, dtype=torch.int32, device=device)
+        move_ms, _, _ = median_ms(lambda batch=batch: batch.advance(nothing))  # type: ignore[misc]
+        label = f"{name}{', rows made before' if precompute else ''}"
+        print(f"{label:<34}{automaton.num_states:>8}{len(set(places)):>9}{upload_ms:>10.2f}"
+              f"{masks_ms:>10.4f}{lowest:>9.4f}{highest:>9.4f}{move_ms:>9.4f}")  # fmt: skip
+        found.append({"workload": label, "states": automaton.num_states, "distinct": len(set(places)),
+                      "upload_ms": upload_ms, "median_ms": masks_ms, "move_ms": move_ms})  # fmt: skip
+    return found
+
+
+if __name__ == "__main__":
+    main()

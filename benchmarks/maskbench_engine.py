@@ -1,0 +1,107 @@
+"""Our grammar compiler as an engine of the MaskBench driver.
+
+The driver, `maskbench_run.py`, feeds JSON Schemas with valid and invalid instances, and regexes with strings, to an
+engine and counts what it gets right, and how fast.  Run it with this folder and the runtime on the path:
+
+    PYTHONPATH=benchmarks:runtime python maskbench_run.py maskbench_engine:FsmEngine CASES --anchor-only --tokenizer DIR
+
+Policies: objects are open, as the specification says; properties come in the order of the schema; one space after each
+comma and colon.  Every compilation is done anew; the fragments of strings and numbers stay warm, as in a server.
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgl_runtime.config import GrammarConfig
+from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
+from sgl_runtime.grammar.compiler import GrammarCompiler
+from sgl_runtime.grammar.fsm_backend import FsmGrammar
+from sgl_runtime.version import __version__
+
+_WARM_UP = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "count": {"type": "integer", "minimum": 0},
+        "share": {"type": "number"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "any": {},
+    },
+}
+
+
+class FsmMatcher:
+    """One sequence under a grammar; what the driver calls a Matcher.
+
+    Args:
+        grammar: The constraint.
+        num_words: Length of a mask.
+    """
+
+    def __init__(self, grammar: FsmGrammar, num_words: int) -> None:
+        self._grammar = grammar
+        self._state = grammar.new_state()
+        self._row = np.zeros(num_words, dtype=np.int32)
+
+    @property
+    def num_states(self) -> int:
+        """Number of automaton states."""
+        return self._grammar.automaton.num_states
+
+    def reset(self) -> None:
+        """Go back to the beginning."""
+        self._state = self._grammar.new_state()
+
+    def mask(self) -> NDArray[np.int32]:
+        """The tokens that may come next."""
+        self._state.fill_mask(self._row)
+        return self._row
+
+    def advance(self, token: int) -> bool:
+        """Move past a token."""
+        return self._state.advance(token)
+
+    def is_accepting(self) -> bool:
+        """Whether the sequence may end here."""
+        return self._state.can_end()
+
+
+class FsmEngine:
+    """What the driver calls an Engine.
+
+    Args:
+        tok: The driver's tokenizer: `bytes`, `eos` and `n_vocab`.
+    """
+
+    name = "sgl"
+
+    def __init__(self, tok: Any) -> None:
+        self._vocabulary = GrammarVocabulary(tok.bytes, frozenset([tok.eos]), tok.n_vocab)
+        self._config = GrammarConfig(json_additional_properties="open", grammar_compile_timeout=15.0)
+        self._compiler = GrammarCompiler(self._vocabulary, self._config)
+        self.compile(_WARM_UP).mask()
+
+    def version(self) -> str:
+        """What is measured."""
+        return __version__
+
+    def compile(self, schema: Any) -> FsmMatcher:
+        """A JSON Schema, parsed, to a matcher whose first mask is there."""
+        return self._matcher(GrammarSpec("json_schema", json.dumps(schema)))
+
+    def compile_regex(self, pattern: str) -> FsmMatcher:
+        """A regex to a matcher whose first mask is there."""
+        return self._matcher(GrammarSpec("regex", pattern))
+
+    def n_states(self, matcher: FsmMatcher) -> int:
+        """Number of automaton states."""
+        return matcher.num_states
+
+    def _matcher(self, spec: GrammarSpec) -> FsmMatcher:
+        grammar = self._compiler.compile_now(spec)
+        matcher = FsmMatcher(grammar, self._vocabulary.num_mask_words)
+        matcher.mask()
+        return matcher

@@ -1,0 +1,252 @@
+"""Automata and vocabularies in device memory, and the masks of a batch made there.
+
+Nothing here knows how automata are made: they come as plain arrays.  The kernels are in `mask_kernels`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sgl_runtime.device import mask_kernels
+
+_BLOCK = 256
+_LIST_BLOCK = 128
+_LIST_CHUNKS = 16
+_NO_TOKEN, _END_TOKEN = -1, -2
+
+
+@dataclass(frozen=True, eq=False)
+class AutomatonArrays:
+    """An automaton as `grammar.automaton.ByteAutomaton` defines it.
+
+    Attributes:
+        byte_classes: (256,) uint8.
+        table: (S, K) int32.
+        accepting: (S,) bool.
+        edge_target, edge_argument: (E,) int32.
+        returns: (R,) int32.
+    """
+
+    byte_classes: NDArray[np.uint8]
+    table: NDArray[np.int32]
+    accepting: NDArray[np.bool_]
+    edge_target: NDArray[np.int32]
+    edge_argument: NDArray[np.int32]
+    returns: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class DeviceAutomaton:
+    """An automaton that lies in device memory.
+
+    Attributes:
+        start: The row of its start in the table.
+        class_place: Where its byte classes lie.
+        state_rows: (S,) the row of each state, on the host.
+    """
+
+    start: int
+    class_place: int
+    state_rows: NDArray[np.int64]
+
+
+class DeviceVocabulary:
+    """The tokens in device memory.
+
+    Args:
+        token_bytes: For each id its bytes; None or empty for ids that a constrained output never holds.
+        end_ids: Ids that end an output.
+        size: Number of logits, V.
+        device: Where to.
+
+    Attributes:
+        num_sorted: Number of tokens in sorted order, padded to whole blocks.
+        num_words: Words of one mask in the order of ids, ceil(V / 32).
+    """
+
+    def __init__(
+        self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, device: torch.device
+    ) -> None:
+        tokens = sorted(
+            (data, token_id) for token_id, data in enumerate(token_bytes[:size]) if data and token_id not in end_ids
+        )
+        self.num_sorted = -(-max(len(tokens), 1) // _BLOCK) * _BLOCK
+        self.num_words = -(-size // 32)
+        longest = max((len(data) for data, _ in tokens), default=1)
+        columns = np.zeros((longest, self.num_sorted), dtype=np.uint8)
+        lengths = np.zeros(self.num_sorted, dtype=np.int32)
+        places = np.full(self.num_words * 32, _NO_TOKEN, dtype=np.int32)
+        for place, (data, token_id) in enumerate(tokens):
+            columns[: len(data), place] = np.frombuffer(data, dtype=np.uint8)
+            lengths[place] = len(data)
+            places[token_id] = place
+        places[[token_id for token_id in end_ids if token_id < size]] = _END_TOKEN
+        by_id = [data if data and token_id not in end_ids else b"" for token_id, data in enumerate(token_bytes[:size])]
+        by_id += [b""] * (size - len(by_id))
+        starts = np.cumsum([0, *map(len, by_id)]).astype(np.int32)
+        self.columns = torch.from_numpy(columns).to(device)
+        self.lengths = torch.from_numpy(lengths).to(device)
+        self.places = torch.from_numpy(places).to(device)
+        self.id_bytes = torch.from_numpy(np.frombuffer(b"".join(by_id) + b"\0", dtype=np.uint8).copy()).to(device)
+        self.id_starts = torch.from_numpy(starts).to(device)
+
+
+class MaskTables:
+    """Automata in one arena, and their precomputed masks.
+
+    Args:
+        vocabulary: The tokens.
+        device: Where everything lies.
+        max_entries: Room for table entries, special edges and returns.
+        max_slots: Room for precomputed masks.
+    """
+
+    def __init__(
+        self, vocabulary: DeviceVocabulary, device: torch.device, *, max_entries: int = 1 << 24, max_slots: int = 4096
+    ) -> None:
+        self.vocabulary = vocabulary
+        self._device = device
+        self.table = torch.zeros(max_entries, dtype=torch.int32, device=device)
+        self.classes = torch.zeros(1 << 18, dtype=torch.uint8, device=device)
+        self.edge_target = torch.zeros(1 << 20, dtype=torch.int32, device=device)
+        self.edge_argument = torch.zeros(1 << 20, dtype=torch.int32, device=device)
+        self.returns = torch.zeros(1 << 20, dtype=torch.int32, device=device)
+        num_words = vocabulary.num_sorted // 32
+        self.slot_masks = torch.zeros((max_slots, num_words), dtype=torch.int32, device=device)
+        self.list_starts = torch.zeros(max_slots + 1, dtype=torch.int32, device=device)
+        self.lists = torch.zeros(0, dtype=torch.int32, device=device)
+        self._num_entries = self._num_classes = self._num_edges = self._num_returns = self._num_slots = 0
+
+    def add(self, automaton: AutomatonArrays, *, precompute: NDArray[np.int64] | None = None) -> DeviceAutomaton:
+        """Copy an automaton to the device.
+
+        Args:
+            automaton: What to copy.
+            precompute: States whose masks are made at once and kept; none by default.
+        """
+        num_states, width = automaton.table.shape
+        rows = self._num_entries + np.arange(num_states, dtype=np.int64) * (width + 1)
+        place = np.append(rows, -1)
+        entries = automaton.table.astype(np.int64)
+        table = np.empty((num_states, width + 1), dtype=np.int32)
+        table[:, 1:] = np.where(entries >= 0, place[entries], np.where(entries < -1, entries - self._num_edges, -1))
+        slots = np.full(num_states, -1, dtype=np.int64)
+        if precompute is not None:
+            slots[precompute] = self._num_slots + np.arange(len(precompute))
+        table[:, 0] = slots * 2 + automaton.accepting
+        is_push = automaton.edge_target >= 0
+        targets = np.where(is_push, place[automaton.edge_target], -1)
+        arguments = np.where(is_push, automaton.edge_argument + self._num_returns, automaton.edge_argument)
+        class_place = self._num_classes
+        self._put(self.table, self._num_entries, table.ravel())
+        self._put(self.classes, class_place, automaton.byte_classes + np.uint8(1))
+        self._put(self.edge_target, self._num_edges, targets.astype(np.int32))
+        self._put(self.edge_argument, self._num_edges, arguments.astype(np.int32))
+        self._put(self.returns, self._num_returns, place[automaton.returns].astype(np.int32))
+        self._num_entries += table.size
+        self._num_classes += 256
+        self._num_edges += len(targets)
+        self._num_returns += len(automaton.returns)
+        if precompute is not None:
+            self._precompute(rows[precompute], class_place)
+        return DeviceAutomaton(int(rows[0]), class_place, rows)
+
+    def _put(self, tensor: Tensor, place: int, values: NDArray[np.generic]) -> None:
+        if place + len(values) > len(tensor):
+            raise MemoryError(f"the device's room for automata is full: {len(tensor)} entries")
+        tensor[place : place + len(values)] = torch.from_numpy(np.ascontiguousarray(values)).to(self._device)
+
+    def _precompute(self, rows: NDArray[np.int64], class_place: int) -> None:
+        """Make the masks of states, and the lists of tokens that wait for the stack."""
+        vocabulary = self.vocabulary
+        first, count = self._num_slots, len(rows)
+        if first + count > len(self.slot_masks):
+            raise MemoryError(f"the device's room for masks is full: {len(self.slot_masks)} slots")
+        states = torch.from_numpy(rows.astype(np.int32)).to(self._device)
+        waiting = torch.empty((count, vocabulary.num_sorted // 32), dtype=torch.int32, device=self._device)
+        mask_kernels.first_masks_kernel[(vocabulary.num_sorted // _BLOCK, count)](
+            states, self.classes[class_place:], self.table, self.edge_target, self.edge_argument, self.returns,
+            vocabulary.columns, vocabulary.lengths, self.slot_masks[first:], waiting,
+            vocabulary.num_sorted, vocabulary.num_sorted // 32, BLOCK=_BLOCK,
+        )  # fmt: skip
+        bits = (waiting[:, :, None] >> torch.arange(32, device=self._device, dtype=torch.int32)) & 1
+        places = bits.reshape(count, -1).nonzero()
+        counts = torch.bincount(places[:, 0], minlength=count)
+        starts = len(self.lists) + torch.cumsum(counts, 0)
+        self.list_starts[first + 1 : first + 1 + count] = starts.to(torch.int32)
+        self.lists = torch.cat([self.lists, places[:, 1].to(torch.int32)])
+        self._num_slots += count
+
+
+class BatchMasks:
+    """The states of a batch on the device, their masks, and their moves; no value comes back to the host.
+
+    Args:
+        tables: The automata.
+        max_rows: Most rows.
+        max_depth: Most levels of a request's stack.
+
+    Attributes:
+        states: (max_rows,) int32, a row of the table, or -1 where a row is free.
+        depths: (max_rows,) int32, levels of each stack.
+        stacks: (max_rows, max_depth) int32.
+        class_places: (max_rows,) int32.
+        masks: (max_rows, ceil(V / 32)) int32, bit i % 32 of word i // 32 stands for token i.
+    """
+
+    def __init__(self, tables: MaskTables, *, max_rows: int, max_depth: int, device: torch.device) -> None:
+        self._tables = tables
+        self._max_depth = max_depth
+        self.states = torch.full((max_rows,), -1, dtype=torch.int32, device=device)
+        self.depths = torch.zeros(max_rows, dtype=torch.int32, device=device)
+        self.stacks = torch.zeros((max_rows, max_depth), dtype=torch.int32, device=device)
+        self.class_places = torch.zeros(max_rows, dtype=torch.int32, device=device)
+        vocabulary = tables.vocabulary
+        self._sorted_masks = torch.zeros((max_rows, vocabulary.num_sorted // 32), dtype=torch.int32, device=device)
+        self.masks = torch.zeros((max_rows, vocabulary.num_words), dtype=torch.int32, device=device)
+
+    def start(self, row: int, automaton: DeviceAutomaton) -> None:
+        """A row begins an output."""
+        self.states[row] = automaton.start
+        self.depths[row] = 0
+        self.class_places[row] = automaton.class_place
+
+    def make(self, num_rows: int) -> Tensor:
+        """The masks of the first rows, (num_rows, ceil(V / 32)) int32; launches only, fit for a captured graph."""
+        tables, vocabulary = self._tables, self._tables.vocabulary
+        num_words = vocabulary.num_sorted // 32
+        shared = (
+            self.states, self.depths, self.stacks, self.class_places, tables.classes, tables.table,
+            tables.edge_target, tables.edge_argument, tables.returns, vocabulary.columns, vocabulary.lengths,
+        )  # fmt: skip
+        mask_kernels.walk_masks_kernel[(vocabulary.num_sorted // _BLOCK, num_rows)](
+            *shared, tables.slot_masks, self._sorted_masks, vocabulary.num_sorted, num_words, self._max_depth,
+            BLOCK=_BLOCK,
+        )  # fmt: skip
+        mask_kernels.waiting_tokens_kernel[(_LIST_CHUNKS, num_rows)](
+            *shared, tables.list_starts, tables.lists, self._sorted_masks, vocabulary.num_sorted, num_words,
+            self._max_depth, CHUNKS=_LIST_CHUNKS, BLOCK=_LIST_BLOCK,
+        )  # fmt: skip
+        mask_kernels.order_masks_kernel[(triton.cdiv(vocabulary.num_words * 32, 1024), num_rows)](
+            self.states, self.depths, tables.table, self._sorted_masks, vocabulary.places, self.masks, num_words,
+            vocabulary.num_words, BLOCK=1024,
+        )  # fmt: skip
+        return self.masks[:num_rows]
+
+    def advance(self, token_ids: Tensor) -> None:
+        """Move rows past their new tokens.
+
+        Args:
+            token_ids: (B,) int32 or int64, -1 for rows that have none.
+        """
+        tables, vocabulary = self._tables, self._tables.vocabulary
+        mask_kernels.advance_kernel[(len(token_ids),)](
+            self.states, self.depths, self.stacks, self.class_places, tables.classes, tables.table,
+            tables.edge_target, tables.edge_argument, tables.returns, vocabulary.id_bytes, vocabulary.id_starts,
+            token_ids, self._max_depth,
+        )  # fmt: skip

@@ -1,0 +1,187 @@
+"""AutomatonBuilder: states, edges and compiled fragments put together into one ByteAutomaton by offset copies."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgl_runtime.grammar.automaton import DEAD, FIRST_SPECIAL, ByteAutomaton, SharedPart
+from sgl_runtime.grammar.budget import Budget
+from sgl_runtime.grammar.fragment import ByteFragment
+
+_NUM_BYTES = 256
+
+
+class AutomatonBuilder:
+    """Collects the parts of an automaton; state 0, the start, is there from the beginning.
+
+    Args:
+        budget: Limits the number of states.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.num_states = 1
+        # Edges one by one: place in the flat table, and entry.
+        self._places: list[int] = []
+        self._entries: list[int] = []
+        self._specials: dict[tuple[int, int], int] = {}
+        self._num_specials = 0
+        # Special edges made together: the first number, targets, arguments.
+        self._special_runs: list[tuple[int, NDArray[np.int32], NDArray[np.int32]]] = []
+        self._edge_runs: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
+        self._returns: list[int] = []
+        self._return_slices: dict[tuple[int, ...], int] = {}
+        self._copies: list[tuple[int, ByteFragment]] = []
+        self._merges: list[tuple[int, int, int]] = []
+        self._accepting: list[int] = []
+        self._parts: list[SharedPart] = []
+
+    def new_state(self) -> int:
+        """A state without edges."""
+        return self.new_states(1)
+
+    def new_states(self, count: int) -> int:
+        """Several states without edges; returns the first."""
+        first = self.num_states
+        self.num_states += count
+        self._budget.spend()
+        self._budget.check_states(self.num_states)
+        return first
+
+    def add_edge(self, state: int, byte: int, target: int) -> None:
+        """A plain edge."""
+        self._places.append(state * _NUM_BYTES + byte)
+        self._entries.append(target)
+
+    def add_push(self, state: int, byte: int, callee: int, returns: tuple[int, ...]) -> None:
+        """An edge into a callee; its label picks where to go on (DEAD: the label may not come)."""
+        place = self._return_slices.get(returns)
+        if place is None:
+            place = self._return_slices[returns] = len(self._returns)
+            self._returns += returns
+        self._places.append(state * _NUM_BYTES + byte)
+        self._entries.append(self._special(callee, place))
+
+    def add_pop(self, state: int, byte: int, label: int) -> None:
+        """An edge out of a callee."""
+        self._places.append(state * _NUM_BYTES + byte)
+        self._entries.append(self._special(-1, label))
+
+    def add_pops(self, states: NDArray[np.int64], data: NDArray[np.int64], label: int) -> None:
+        """Edges out of a callee, from each state on each byte; bytes that some fragment does not tell apart go together."""
+        entries = np.full(len(states), self._special(-1, label), dtype=np.int32)
+        self._edge_runs.append((states * _NUM_BYTES + data, entries))
+
+    def add_counting_pushes(self, first: int, count: int, callees: NDArray[np.int32]) -> None:
+        """Edges from `count` consecutive states into callees, each of which leads on to the state after the next one.
+
+        Args:
+            first: The first state.
+            count: How many there are; the last leads to the one behind it, too.
+            callees: (256,) int32, the callee's state by byte; DEAD for none.
+        """
+        data = np.flatnonzero(callees >= 0)
+        states, _ = np.unique(callees[data], return_inverse=True)
+        place = len(self._returns)
+        self._returns += range(first + 1, first + count + 1)
+        kinds = np.searchsorted(states, callees[data])
+        rows = np.arange(count, dtype=np.int64)
+        targets = np.tile(states, count).astype(np.int32)
+        arguments = (place + np.repeat(rows, len(states))).astype(np.int32)
+        number = self._num_specials
+        self._special_runs.append((number, targets, arguments))
+        self._num_specials += len(targets)
+        entries = FIRST_SPECIAL - (number + rows[:, None] * len(states) + kinds)
+        places = (first + rows[:, None]) * _NUM_BYTES + data
+        self._edge_runs.append((places.ravel(), entries.astype(np.int32).ravel()))
+
+    def add_text(self, state: int, text: bytes) -> int:
+        """A chain of new states that spells a text; returns the last."""
+        for byte in text:
+            after = self.new_state()
+            self.add_edge(state, byte, after)
+            state = after
+        return state
+
+    def add_text_to(self, state: int, text: bytes, target: int) -> None:
+        """A chain that spells a text, which is not empty, and ends in a state that is there."""
+        self.add_edge(self.add_text(state, text[:-1]), text[-1], target)
+
+    def embed(self, fragment: ByteFragment, key: object | None = None) -> int:
+        """A copy of a fragment; returns its start.  Its labels are the caller's to connect.
+
+        Args:
+            fragment: What is copied.
+            key: Names the part where it is the same in every automaton.
+        """
+        first = self.new_states(fragment.num_states)
+        self._copies.append((first, fragment))
+        if key is not None:
+            self._parts.append(SharedPart(key, first, fragment.num_states))
+        return first
+
+    def merge(self, state: int, source: int, *, level: int = 0) -> None:
+        """Give a state the edges of another one, where it has none of its own; and whether the output may end there.
+
+        Args:
+            state: Gets the edges.
+            source: Has them.
+            level: Merges of a level come after all of lower ones: a source that is merged into needs a lower level.
+        """
+        self._merges.append((level, state, source))
+
+    def accept(self, state: int) -> None:
+        """The output may end at a state."""
+        self._accepting.append(state)
+
+    def build(self) -> ByteAutomaton:
+        """The automaton."""
+        classes, kept_bytes = self._byte_classes()
+        width = len(kept_bytes)
+        table = np.full((self.num_states, width), DEAD, dtype=np.int32)
+        for first, fragment in self._copies:
+            rows = fragment.table[:, kept_bytes]
+            np.add(rows, first, out=table[first : first + len(rows)], where=rows >= 0)
+        flat = table.reshape(-1)
+        for places, entries in [(np.array(self._places), np.array(self._entries)), *self._edge_runs]:
+            if len(places):
+                states, data = np.divmod(places, _NUM_BYTES)
+                flat[states * width + classes[data]] = entries
+        accepting = np.zeros(self.num_states, dtype=bool)
+        accepting[self._accepting] = True
+        merges = np.array(sorted(self._merges), dtype=np.int64).reshape(-1, 3)
+        for level in np.unique(merges[:, 0]):
+            _, states, sources = merges[merges[:, 0] == level].T
+            own = table[states]
+            table[states] = np.where(own == DEAD, table[sources], own)
+            np.logical_or.at(accepting, states, accepting[sources])
+        specials = np.empty((self._num_specials, 2), dtype=np.int32)
+        specials[list(self._specials.values())] = np.array(list(self._specials), dtype=np.int32).reshape(-1, 2)
+        for number, targets, arguments in self._special_runs:
+            specials[number : number + len(targets)] = np.stack([targets, arguments], axis=1)
+        return ByteAutomaton(
+            byte_classes=classes.astype(np.uint8),
+            table=table,
+            accepting=accepting,
+            edge_target=np.ascontiguousarray(specials[:, 0]),
+            edge_argument=np.ascontiguousarray(specials[:, 1]),
+            returns=np.array(self._returns, dtype=np.int32),
+            parts=tuple(self._parts),
+        )
+
+    def _byte_classes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The class of each byte, and a byte of each class: no fragment and no edge tells bytes of a class apart."""
+        fragments = {id(fragment): fragment for _, fragment in self._copies}
+        classes = np.zeros(_NUM_BYTES, dtype=np.int64)
+        for fragment in fragments.values():
+            _, classes = np.unique(classes * _NUM_BYTES + fragment.byte_classes, return_inverse=True)
+        alone = np.unique(np.array(self._places, dtype=np.int64) % _NUM_BYTES)
+        classes[alone] = _NUM_BYTES + alone
+        _, kept, classes = np.unique(classes, return_index=True, return_inverse=True)
+        return classes, kept
+
+    def _special(self, target: int, argument: int) -> int:
+        number = self._specials.get((target, argument))
+        if number is None:
+            number = self._specials[target, argument] = self._num_specials
+            self._num_specials += 1
+        return FIRST_SPECIAL - number

@@ -1,0 +1,112 @@
+"""Formulas: Boolean combinations of atoms as numbers, so that equal ones are one and negation is a sign.
+
+A formula says whether a value satisfies something.  TRUE and FALSE are 1 and -1, `-f` is the negation of `f`, and the
+one connective is "all of these"; "any of these" is the negation of "all of the negations".
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+Formula = int
+TRUE: Formula = 1
+FALSE: Formula = -1
+
+
+class Formulas:
+    """All formulas of one compilation, each once."""
+
+    def __init__(self) -> None:
+        # The node of formula i stands at i: an atom's payload, or the parts of an "all of these".
+        self._atoms: list[Hashable] = [None, None]
+        self._parts: list[tuple[Formula, ...] | None] = [None, None]
+        self._known: dict[Hashable, Formula] = {}
+
+    def atom(self, payload: Hashable) -> Formula:
+        """The formula that holds where an atom does."""
+        known = self._known.get(payload)
+        if known is None:
+            known = self._known[payload] = self._add(payload, None)
+        return known
+
+    def payload(self, formula: Formula) -> Hashable:
+        """The payload of an atom's formula (its sign does not matter)."""
+        return self._atoms[abs(formula)]
+
+    def parts_of(self, formula: Formula) -> tuple[Formula, ...]:
+        """The parts of which a formula says that all hold; itself, if it is no such formula, and none for TRUE."""
+        if formula == TRUE:
+            return ()
+        return (self._parts[formula] if formula > 0 else None) or (formula,)
+
+    def all_of(self, parts: Iterable[Formula]) -> Formula:
+        """The formula that holds where every part does."""
+        kept: dict[Formula, None] = {}
+        for part in parts:
+            if part == TRUE:
+                continue
+            if part == FALSE:
+                return FALSE
+            inner = self._parts[part] if part > 0 else None
+            for each in inner or (part,):
+                if -each in kept:
+                    return FALSE
+                kept[each] = None
+        if len(kept) < 2:
+            return next(iter(kept), TRUE)
+        key = tuple(sorted(kept, key=abs))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._add(None, key)
+        return known
+
+    def any_of(self, parts: Iterable[Formula]) -> Formula:
+        """The formula that holds where some part does."""
+        return -self.all_of([-part for part in parts])
+
+    def exactly_one(self, parts: Sequence[Formula]) -> Formula:
+        """The formula that holds where one part does and the others do not."""
+        return self.any_of(
+            self.all_of([part, *(-other for at, other in enumerate(parts) if at != index)])
+            for index, part in enumerate(parts)
+        )
+
+    def atoms_of(self, formulas: Iterable[Formula]) -> list[Formula]:
+        """The atoms of some formulas, positive, each once, in order of creation."""
+        found: set[Formula] = set()
+        pending = [abs(formula) for formula in formulas]
+        seen = set(pending)
+        while pending:
+            formula = pending.pop()
+            parts = self._parts[formula]
+            if parts is None:
+                if formula != TRUE:
+                    found.add(formula)
+                continue
+            for part in parts:
+                if abs(part) not in seen:
+                    seen.add(abs(part))
+                    pending.append(abs(part))
+        return sorted(found)
+
+    def substitute(self, formula: Formula, value_of: Callable[[Formula], Formula]) -> Formula:
+        """The formula with each atom replaced by what `value_of` gives for it."""
+        known: dict[Formula, Formula] = {TRUE: TRUE}
+
+        def replaced(each: Formula) -> Formula:
+            positive = abs(each)
+            value = known.get(positive)
+            if value is None:
+                parts = self._parts[positive]
+                value = value_of(positive) if parts is None else self.all_of([replaced(part) for part in parts])
+                known[positive] = value
+            return value if each > 0 else -value
+
+        return replaced(formula)
+
+    def holds(self, formula: Formula, truth_of: Callable[[Formula], bool]) -> bool:
+        """Whether a formula holds, given the truth of its atoms."""
+        return self.substitute(formula, lambda atom: TRUE if truth_of(atom) else FALSE) == TRUE
+
+    def _add(self, payload: Hashable, parts: tuple[Formula, ...] | None) -> Formula:
+        self._atoms.append(payload)
+        self._parts.append(parts)
+        return len(self._atoms) - 1

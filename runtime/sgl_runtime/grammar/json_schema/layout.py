@@ -1,0 +1,161 @@
+"""Layout: a value graph written out as states and edges over bytes."""
+
+from collections import deque
+
+from sgl_runtime.grammar.automaton import DEAD
+from sgl_runtime.grammar.budget import Budget
+from sgl_runtime.grammar.builder import AutomatonBuilder
+from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.json_schema.key_layout import KeyLayout
+from sgl_runtime.grammar.json_schema.kinds import ARRAY, KINDS, NUM_WORDS
+from sgl_runtime.grammar.json_schema.policy import GAP_LEVEL, Whitespace, WhitespacePolicy
+from sgl_runtime.grammar.json_schema.questions import Question
+from sgl_runtime.grammar.json_schema.rules import KeyClass
+from sgl_runtime.grammar.json_schema.scalars import Scalars
+from sgl_runtime.grammar.json_schema.string_layout import StringLayout
+from sgl_runtime.grammar.json_schema.value_graph import Callee, CalleeState, ValueGraph
+
+_QUOTE, _COMMA, _COLON = b'",:'
+_START_LEVEL = GAP_LEVEL + 1
+Returns = tuple[int, ...]
+"""States behind a value by label, DEAD for labels that may not come."""
+
+
+class Layout:
+    """Writes values into an automaton.
+
+    Args:
+        builder: Gets the states.
+        graph: What the values are.
+        scalars: Automata of keys.
+        budget: Limits them.
+        whitespace: Where white space may stand.
+    """
+
+    def __init__(
+        self,
+        builder: AutomatonBuilder,
+        graph: ValueGraph,
+        scalars: Scalars,
+        budget: Budget,
+        *,
+        whitespace: Whitespace,
+    ) -> None:
+        self._builder = builder
+        self._graph = graph
+        self._policy = WhitespacePolicy(builder, whitespace)
+        self._strings = StringLayout(builder, scalars, budget)
+        self._keys = KeyLayout(builder, self._strings, scalars)
+        self._values: dict[tuple[Question, Returns], int] = {}
+        self._entries: dict[tuple[Question, Returns], int] = {}
+        self._words: dict[tuple[bytes, int], int] = {}
+        self._starts: dict[int, int] = {}
+        self._behind: dict[tuple[int, int], int] = {}
+        self._pending: deque[tuple[int, int]] = deque()
+
+    def value(self, question: Question, returns: Returns) -> int:
+        """The state from which the values with an answer lead to the states of their labels.
+
+        `finish` has to be called after the last value.
+        """
+        known = self._values.get((question, returns))
+        if known is not None:
+            return known
+        state = self._values[question, returns] = self._builder.new_state()
+        answers = self._graph.answers(question)
+        for kind in range(NUM_WORDS):
+            label = answers.words[kind]
+            if label is not None and returns[label] != DEAD:
+                word = KINDS[kind].encode()
+                self._builder.add_edge(state, word[0], self._word(word[1:], returns[label]))
+        if answers.number is not None:
+            self._add_number(state, answers.number, returns)
+        if answers.string is not None:
+            self._builder.add_push(state, _QUOTE, self._strings.embedded(answers.string), returns)
+        if answers.counted is not None:
+            self._builder.add_push(state, _QUOTE, self._strings.counted(answers.counted), returns)
+        for number in answers.callees:
+            callee = self._graph.callees[number]
+            if callee.states[0].labels:
+                self._builder.add_push(state, b"[{"[callee.kind - ARRAY], self._start(number), returns)
+        return state
+
+    def finish(self) -> None:
+        """Write out all callees that values refer to."""
+        while self._pending:
+            number, index = self._pending.popleft()
+            callee = self._graph.callees[number]
+            state = self._behind[number, index]
+            self._fill(number, callee, callee.states[index], state)
+
+    def _word(self, rest: bytes, target: int) -> int:
+        known = self._words.get((rest, target))
+        if known is None:
+            known = self._words[rest, target] = self._builder.new_state()
+            self._builder.add_text_to(known, rest, target)
+        return known
+
+    def _add_number(self, state: int, fragment: ByteFragment, returns: Returns) -> None:
+        first = self._builder.embed(fragment)
+        self._builder.merge(state, first)
+        for offset, label in enumerate(fragment.labels.tolist()):
+            if label >= 0 and returns[label] != DEAD:
+                self._builder.merge(first + offset, returns[label])
+
+    def _start(self, number: int) -> int:
+        """The state behind the opening bracket of a callee."""
+        known = self._starts.get(number)
+        if known is None:
+            known = self._starts[number] = self._builder.new_state()
+            callee = self._graph.callees[number]
+            start = callee.states[0]
+            if start.end_label is not None:
+                self._builder.add_pop(known, _closing(callee), start.end_label)
+            if start.transitions:
+                first = self._item(number, callee, start) if callee.kind == ARRAY else self._key(number, start)
+                self._builder.merge(known, self._policy.gap(first), level=_START_LEVEL)
+        return known
+
+    def _state_behind(self, number: int, index: int) -> int:
+        """The state behind an item of a callee, where a comma or the closing bracket comes."""
+        known = self._behind.get((number, index))
+        if known is None:
+            known = self._behind[number, index] = self._builder.new_state()
+            self._pending.append((number, index))
+        return known
+
+    def _fill(self, number: int, callee: Callee, node: CalleeState, state: int) -> None:
+        if node.end_label is not None:
+            self._policy.add_close(state, _closing(callee), node.end_label)
+        if node.transitions:
+            following = self._item(number, callee, node) if callee.kind == ARRAY else self._key(number, node)
+            self._builder.add_edge(state, _COMMA, self._policy.after_comma(following))
+
+    def _returns(self, number: int, targets: list[int | None]) -> Returns:
+        return tuple(DEAD if target is None else self._state_behind(number, target) for target in targets)
+
+    def _item(self, number: int, callee: Callee, node: CalleeState) -> int:
+        (transition,) = node.transitions
+        return self.value(transition.question, self._returns(number, transition.targets))
+
+    def _key(self, number: int, node: CalleeState) -> int:
+        """The state where a key of an object begins."""
+        callee = self._graph.callees[number]
+        entries: dict[KeyClass, int] = {}
+        for transition in node.transitions:
+            assert transition.key is not None
+            entries[transition.key] = self._entry(transition.question, self._returns(number, transition.targets))
+        assert callee.keys is not None
+        return self._keys.start(callee.keys, entries)
+
+    def _entry(self, question: Question, returns: Returns) -> int:
+        """The state behind a key, where the colon comes."""
+        known = self._entries.get((question, returns))
+        if known is None:
+            known = self._entries[question, returns] = self._builder.new_state()
+            self._builder.add_edge(known, _COLON, self._policy.after_colon(self.value(question, returns)))
+        return known
+
+
+def _closing(callee: Callee) -> int:
+    return b"]}"[callee.kind - ARRAY]

@@ -1,0 +1,133 @@
+"""Question: what an automaton has to find out while it reads one JSON value.
+
+Where a schema is one conjunction the question is whether the value satisfies it.  Under anyOf, oneOf, not, if or
+contains the place around the value needs the truth of several formulas at once; each combination of truths that lets
+the output go on gets a label, and those that do not are cut off.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sgl_runtime.errors import GrammarError
+from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula, Formulas
+from sgl_runtime.grammar.json_schema.kinds import (
+    KINDS,
+    NUMBER,
+    STRING,
+    ByKind,
+    all_values,
+    any_value,
+    no_value,
+)
+from sgl_runtime.grammar.json_schema.numbers import NumberValues
+from sgl_runtime.grammar.json_schema.strings import StringValues
+
+Truths = tuple[bool, ...]
+Labels = tuple[tuple[Truths, int], ...]
+
+_MAX_FREE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a value.
+
+    Attributes:
+        values: Formulas by kind.
+        labels: The truths of these that may come, each with its label; several may share one.
+    """
+
+    values: tuple[ByKind, ...]
+    labels: Labels
+
+
+WHATEVER = Question((), (((), 0),))
+"""Any value at all, label 0."""
+
+
+def satisfies(value: ByKind) -> Question:
+    """Whether a value satisfies a formula, label 0."""
+    return Question((value,), (((True,), 0),))
+
+
+def narrowed(formulas: Sequence[Formula], labels: Labels) -> tuple[tuple[Formula, ...], Labels]:
+    """A question about values of one kind, without the formulas that are TRUE or FALSE for all of these."""
+    free = [index for index, formula in enumerate(formulas) if formula not in (TRUE, FALSE)]
+    fitting: dict[Truths, int] = {}
+    for truths, label in labels:
+        if all(truths[index] == (formula == TRUE) for index, formula in enumerate(formulas) if index not in free):
+            fitting[tuple(truths[index] for index in free)] = label
+    return tuple(formulas[index] for index in free), tuple(sorted(fitting.items()))
+
+
+def simplest(formulas: Formulas, values: Sequence[ByKind], labels: dict[Truths, int], num_possible: int) -> Question:
+    """The question with these answers.
+
+    Args:
+        formulas: Where formulas are kept.
+        values: Formulas by kind.
+        labels: Label by truths.
+        num_possible: How many truths there can be at all.
+    """
+    if len(set(labels.values())) > 1:
+        return Question(tuple(values), tuple(sorted(labels.items())))
+    if len(labels) == num_possible:
+        return WHATEVER
+    parts = [
+        all_values(formulas, [value if true else no_value(value) for value, true in zip(values, truths, strict=True)])
+        for truths in labels
+    ]
+    return satisfies(any_value(formulas, parts))
+
+
+def possible_truths(formulas: Formulas, values: Sequence[ByKind]) -> list[Truths]:
+    """The truths that some formulas can have for one and the same value (and perhaps more).
+
+    Raises:
+        GrammarError: there are too many.
+    """
+    if len(values) == 1:
+        return [(True,), (False,)]
+    found: set[Truths] = set()
+    for kind in range(len(KINDS)):
+        column = [value[kind] for value in values]
+        found.update(_truths_of_kind(formulas, kind, column))
+    return sorted(found, reverse=True)
+
+
+def _truths_of_kind(formulas: Formulas, kind: int, column: list[Formula]) -> list[Truths]:
+    free = [index for index, formula in enumerate(column) if formula not in (TRUE, FALSE)]
+    if not free:
+        return [tuple(formula == TRUE for formula in column)]
+    if kind in (NUMBER, STRING):
+        listed = _truths_of_listed(formulas, column)
+        if listed is not None:
+            return listed
+    if len(free) > _MAX_FREE:
+        raise GrammarError(
+            f"json_schema: more than {_MAX_FREE} alternatives (anyOf, oneOf) have to be told apart inside one value;"
+            " give them a property with a const by which they differ, as the first one"
+        )
+    truths = []
+    for values in itertools.product((True, False), repeat=len(free)):
+        by_index = dict(zip(free, values, strict=True))
+        truths.append(tuple(by_index.get(index, formula == TRUE) for index, formula in enumerate(column)))
+    return truths
+
+
+def _truths_of_listed(formulas: Formulas, column: list[Formula]) -> list[Truths] | None:
+    """The truths where all atoms list values: those of each listed value, and of all others."""
+    listed: set[object] = set()
+    sets: dict[Formula, frozenset[object]] = {}
+    for atom in formulas.atoms_of(column):
+        payload = formulas.payload(atom)
+        if not isinstance(payload, StringValues | NumberValues):
+            return None
+        sets[atom] = frozenset(payload.values)
+        listed |= sets[atom]
+    found: set[Truths] = set()
+    for value in (*listed, None):
+        holding = {atom for atom, values in sets.items() if value in values}
+        found.add(tuple(formulas.holds(formula, holding.__contains__) for formula in column))
+    return sorted(found, reverse=True)

@@ -1,0 +1,169 @@
+"""Scalars: the automata of JSON strings, property names and numbers, by what is asked about them.
+
+Called while a schema is compiled.  A question is a list of atoms and a function from their truth to a label, so that
+negation, union, intersection and exclusive choice of atoms are all the same here.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgl_runtime.grammar.budget import Budget
+from sgl_runtime.grammar.char_dfa import CharDfa
+from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.json_schema.formats import format_dfa
+from sgl_runtime.grammar.json_schema.fragments import SizedCache
+from sgl_runtime.grammar.json_schema.json_spelling import any_spelling, canonical, spellable_chars, spelled
+from sgl_runtime.grammar.json_schema.number_scalars import number_fragment
+from sgl_runtime.grammar.json_schema.numbers import NumberAtom
+from sgl_runtime.grammar.json_schema.overlay import EMPTY, overlay
+from sgl_runtime.grammar.json_schema.string_parts import Language, PatternLanguage, StringParts
+from sgl_runtime.grammar.json_schema.strings import StringAtom, StringShape, StringValues
+from sgl_runtime.grammar.json_schema.truth import FALSE, TRUE, Truth, TruthLabel, TruthLabels
+from sgl_runtime.grammar.product import labelled_product
+from sgl_runtime.grammar.regex import search_to_dfa
+
+_MAX_FRAGMENT_BYTES = 128 * 2**20
+_MAX_AUTOMATON_BYTES = 64 * 2**20
+
+KeyLabel = Callable[[int, tuple[bool, ...]], int]
+"""The label of a key by the index of the name that it is (-1 for another key) and the truth of each atom."""
+
+
+class Scalars:
+    """Compiles, and remembers what it compiled; used by all compiling threads.
+
+    Args:
+        usable_bytes: (256,) bool, the bytes that outputs can hold; nothing is spelled with others.
+    """
+
+    def __init__(self, usable_bytes: NDArray[np.bool_]) -> None:
+        self._usable = usable_bytes
+        self._chars = spellable_chars(usable_bytes)
+        self._fragments: SizedCache[ByteFragment] = SizedCache(_MAX_FRAGMENT_BYTES)
+        self._automata: SizedCache[CharDfa] = SizedCache(_MAX_AUTOMATON_BYTES)
+
+    def strings(self, atoms: tuple[StringAtom, ...], label_of: TruthLabel, budget: Budget) -> ByteFragment:
+        """The text between the quotes of the strings that have a label.
+
+        With atoms, strings are spelled as `json.dumps` with `ensure_ascii=False` does; without, in every way.
+
+        Args:
+            atoms: What is asked about a string.
+            label_of: The label of a string by the truth of each atom, -1 for strings that are not wanted.
+            budget: Limits of the compilation.
+
+        Raises:
+            GrammarError: a pattern is malformed, not supported or too large, or the budget does not suffice.
+        """
+        if not atoms:
+            any_string = self._fragments.get("any spelling", lambda: any_spelling(self._usable, budget))
+            return _relabelled(any_string, label_of(()))
+        return self._labelled(atoms, TruthLabels(len(atoms), label_of), {}, budget)
+
+    def keys(
+        self, names: tuple[str, ...], atoms: tuple[StringAtom, ...], label_of: KeyLabel, budget: Budget
+    ) -> ByteFragment:
+        """The text between the quotes of the property names that have a label, spelled as `json.dumps` does.
+
+        Args:
+            names: Given names.
+            atoms: What is asked about a name.
+            label_of: The label of a name by its index in `names`, -1 for others, and by the truth of each atom.
+            budget: Limits of the compilation.
+
+        Raises:
+            GrammarError: as for `strings`.
+        """
+        by_name = {name: TruthLabels(len(atoms), partial(label_of, index)) for index, name in enumerate(names)}
+        return self._labelled(atoms, TruthLabels(len(atoms), partial(label_of, -1)), by_name, budget)
+
+    def numbers(self, atoms: tuple[NumberAtom, ...], label_of: TruthLabel, budget: Budget) -> ByteFragment:
+        """The JSON numbers that have a label, see `number_scalars` for how they are spelled.
+
+        Args:
+            atoms: What is asked about a number.
+            label_of: The label of a number by the truth of each atom, -1 for numbers that are not wanted.
+            budget: Limits of the compilation.
+
+        Raises:
+            GrammarError: a bound has too many digits, or the budget does not suffice.
+        """
+        labels = TruthLabels(len(atoms), label_of)
+        key = None if labels.table is None else ("numbers", atoms, labels.table)
+        return self._remembered(key, lambda: number_fragment(atoms, labels, self._usable, budget))
+
+    def spellable(self, text: str) -> bool:
+        """Whether the JSON spelling of a string consists of usable bytes."""
+        has_surrogates = any("\ud800" <= char <= "\udfff" for char in text)
+        return not has_surrogates and bool(self._usable[list(canonical(text))].all())
+
+    def _labelled(
+        self,
+        atoms: tuple[StringAtom, ...],
+        labels: TruthLabels,
+        by_name: Mapping[str, TruthLabels],
+        budget: Budget,
+    ) -> ByteFragment:
+        """The strings with a label: given names have labels of their own, all others have `labels`."""
+        key = None
+        if labels.table is not None:
+            key = ("strings", atoms, labels.table, tuple((name, each.table) for name, each in by_name.items()))
+        return self._remembered(key, lambda: self._compile(atoms, labels, by_name, budget))
+
+    def _compile(
+        self,
+        atoms: tuple[StringAtom, ...],
+        labels: TruthLabels,
+        by_name: Mapping[str, TruthLabels],
+        budget: Budget,
+    ) -> ByteFragment:
+        shapes = [at for at, atom in enumerate(atoms) if isinstance(atom, StringShape)]
+        everywhere = [labels, *by_name.values()]
+        parts = StringParts(
+            [atom for atom in atoms if isinstance(atom, StringShape)],
+            [any(each.needs_falsehood(at) for each in everywhere) for at in shapes],
+            partial(self._automaton, budget=budget),
+        )
+
+        def all_truths(truths: Sequence[Truth], text: str | None) -> tuple[Truth, ...]:
+            known = dict(zip(shapes, truths, strict=True))
+            return tuple(
+                TRUE if isinstance(atom, StringValues) and text in atom.values else known.get(at, FALSE)
+                for at, atom in enumerate(atoms)
+            )
+
+        texts = {value: labels for atom in atoms if isinstance(atom, StringValues) for value in atom.values}
+        texts.update(by_name)
+        labelled = {
+            canonical(text): each.label(all_truths(parts.truths_of(text), text))
+            for text, each in texts.items()
+            if self.spellable(text)
+        }
+        rest = self._others(parts, lambda marks: labels.label(all_truths(parts.truths(marks), None)), budget)
+        return overlay(rest, labelled, budget)
+
+    def _others(self, parts: StringParts, label_of: Callable[[tuple[int, ...]], int], budget: Budget) -> ByteFragment:
+        """The strings that have no label by their text alone."""
+        alphabet, automata = parts.parts(self._chars)
+        table, labels = labelled_product(automata, label_of, budget)
+        return EMPTY if (labels < 0).all() else spelled(alphabet, table, labels, budget)
+
+    def _automaton(self, language: Language, budget: Budget) -> CharDfa:
+        if isinstance(language, PatternLanguage):
+            pattern, reader = language.pattern, language.reader
+            return self._automata.get(language, lambda: search_to_dfa(pattern, budget, reader))
+        name, wide = language.name, language.wide
+        return self._automata.get(language, lambda: format_dfa(name, budget, wide=wide))
+
+    def _remembered(self, key: Hashable | None, make: Callable[[], ByteFragment]) -> ByteFragment:
+        return make() if key is None else self._fragments.get(key, make)
+
+
+def _relabelled(fragment: ByteFragment, label: int) -> ByteFragment:
+    """A fragment with one label, with that label replaced."""
+    if label < 0:
+        return EMPTY
+    return ByteFragment(fragment.table, np.where(fragment.labels < 0, fragment.labels, np.int32(label)))

@@ -1,0 +1,94 @@
+"""StringLayout: strings written out as callees, which the opening quote calls and the closing one ends."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgl_runtime.grammar.automaton import DEAD
+from sgl_runtime.grammar.builder import AutomatonBuilder
+from sgl_runtime.grammar.budget import Budget
+from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.json_schema.scalars import Scalars
+from sgl_runtime.grammar.json_schema.value_graph import CountedStrings
+
+_QUOTE = ord('"')
+
+
+class StringLayout:
+    """Writes strings into an automaton, each kind once.
+
+    Args:
+        builder: Gets the states.
+        scalars: Automata of strings.
+        budget: Limits them.
+    """
+
+    def __init__(self, builder: AutomatonBuilder, scalars: Scalars, budget: Budget) -> None:
+        self._builder = builder
+        self._scalars = scalars
+        self._budget = budget
+        self._embedded: dict[ByteFragment, int] = {}
+        self._counted: dict[CountedStrings, int] = {}
+        self._char_callees: NDArray[np.int32] | None = None
+
+    def embedded(self, fragment: ByteFragment) -> int:
+        """The state behind the opening quote of strings that a fragment spells."""
+        known = self._embedded.get(fragment)
+        if known is None:
+            known = self._embedded[fragment] = self._builder.embed(fragment, key=fragment)
+            for offset, label in enumerate(fragment.labels.tolist()):
+                if label >= 0:
+                    self._builder.add_pop(known + offset, _QUOTE, label)
+        return known
+
+    def other_keys(self) -> tuple[int, ByteFragment]:
+        """The state behind the opening quote of a key of any text, label 0, and the fragment that spells it."""
+        body = self._scalars.keys((), (), lambda name, truths: 0, self._budget)
+        return self.embedded(body), body
+
+    def counted(self, wanted: CountedStrings) -> int:
+        """The state behind the opening quote of strings of some lengths.
+
+        There is one state for each number of characters.  A character of several bytes is read by a callee, so that
+        its inner states are there once and not for each number.
+        """
+        known = self._counted.get(wanted)
+        if known is not None:
+            return known
+        count = wanted.least if wanted.most is None else wanted.most
+        chars = self._characters()
+        rows = np.full((count + 1, 256), DEAD, dtype=np.int32)
+        rows[:-1] = np.where(self._plain(), np.arange(1, count + 1, dtype=np.int32)[:, None], DEAD)
+        first = self._counted[wanted] = self._builder.embed(
+            ByteFragment(rows, np.zeros(count + 1, dtype=np.int32), self._body(0).byte_classes)
+        )
+        if count:
+            self._builder.add_counting_pushes(first, count, chars)
+        if wanted.most is None:
+            body = self.embedded(self._body(wanted.label))
+            self._builder.merge(first + count, body)
+        else:
+            self._builder.add_pop(first + count, _QUOTE, wanted.label)
+        enough = np.arange(wanted.least, count, dtype=np.int64)
+        self._builder.add_pops(first + enough, np.full(len(enough), _QUOTE, dtype=np.int64), wanted.label)
+        return first
+
+    def _body(self, label: int) -> ByteFragment:
+        return self._scalars.strings((), lambda truths: label, self._budget)
+
+    def _plain(self) -> NDArray[np.bool_]:
+        """(256,) which bytes are a whole character."""
+        plain: NDArray[np.bool_] = self._body(0).table[0] == 0
+        return plain
+
+    def _characters(self) -> NDArray[np.int32]:
+        """(256,) the callee that reads on behind the first byte of a longer character, DEAD for other bytes."""
+        if self._char_callees is None:
+            table = self._body(0).table
+            inner = np.where(table > 0, table, DEAD).astype(np.int32)
+            first = self._builder.embed(
+                ByteFragment(inner, np.zeros(len(inner), dtype=np.int32), self._body(0).byte_classes)
+            )
+            states, data = np.nonzero(table[1:] == 0)
+            self._builder.add_pops(first + 1 + states.astype(np.int64), data.astype(np.int64), 0)
+            self._char_callees = np.where(table[0] > 0, first + table[0], DEAD).astype(np.int32)
+        return self._char_callees

@@ -1,0 +1,1 @@
+"""Stop regexes as automata that any process can follow an output with."""

@@ -1,0 +1,109 @@
+"""The mask kernels beside the host's automata; on a CPU they run in Triton's interpreter."""
+
+import json
+import os
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton")
+
+from sgl_runtime.config import GrammarConfig
+from sgl_runtime.device.mask_tables import AutomatonArrays, BatchMasks, DeviceVocabulary, MaskTables
+from sgl_runtime.grammar.automaton import ByteAutomaton, Stack
+from sgl_runtime.grammar.base import GrammarSpec
+from sgl_runtime.grammar.compiler import compile_automaton
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+PIECES = [
+    '{"name": "', '"}', '"}]', '", "', "[[", "[[[[", "[]", "}}", '": ', "null}", "]]", '"age": 1', "12", "-0.", "true, ",
+    "é", "\\n", "a", "ab", "\\u00",
+]  # fmt: skip
+TOKENS: list[bytes | None] = [None, *(bytes([byte]) for byte in range(256)), *(each.encode() for each in PIECES), None]
+END = len(TOKENS) - 1
+SCHEMAS: list[Any] = [
+    {},
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}},
+        "required": ["name"],
+    },
+    {"type": "object", "additionalProperties": {"type": "integer"}},
+]
+MAX_DEPTH = 32
+
+
+def arrays_of(automaton: ByteAutomaton) -> AutomatonArrays:
+    return AutomatonArrays(
+        automaton.byte_classes,
+        automaton.table,
+        automaton.accepting,
+        automaton.edge_target,
+        automaton.edge_argument,
+        automaton.returns,
+    )
+
+
+def allowed_on_host(automaton: ByteAutomaton, state: int, stack: Stack) -> list[int]:
+    allowed = [index for index, data in enumerate(TOKENS) if data and automaton.run(state, stack, data)[0] >= 0]
+    return allowed + ([END] if automaton.accepting[state] and not stack else [])
+
+
+def tokens_of(row: Any) -> list[int]:
+    return [int(index) for index in np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))]
+
+
+@pytest.fixture(scope="module")
+def automata() -> list[ByteAutomaton]:
+    compiled = [compile_automaton(GrammarSpec("json_schema", json.dumps(each)), GrammarConfig()) for each in SCHEMAS]
+    return [*compiled, compile_automaton(GrammarSpec("regex", "(ab|a[0-9]{2})*é"), GrammarConfig())]
+
+
+@pytest.mark.parametrize("precompute", [False, True])
+def test_masks_and_moves_are_those_of_the_host(automata: list[ByteAutomaton], precompute: bool) -> None:
+    rng = random.Random(precompute)
+    vocabulary = DeviceVocabulary(TOKENS, end_ids=frozenset([END]), size=len(TOKENS), device=DEVICE)
+    tables = MaskTables(vocabulary, DEVICE, max_entries=1 << 17, max_slots=1024)
+    on_device = [
+        tables.add(arrays_of(each), precompute=np.arange(each.num_states) if precompute else None) for each in automata
+    ]
+    batch = BatchMasks(tables, max_rows=len(automata) + 1, max_depth=MAX_DEPTH, device=DEVICE)
+    for row, each in enumerate(on_device):
+        batch.start(row, each)
+    places: list[tuple[int, Stack]] = [(0, ())] * len(automata)
+    for _ in range(12):
+        masks = batch.make(len(automata) + 1).cpu().numpy()
+        assert (masks[-1] == -1).all()
+        chosen = []
+        for row, automaton in enumerate(automata):
+            allowed = allowed_on_host(automaton, *places[row])
+            assert tokens_of(masks[row]) == allowed
+            going_on = [token for token in allowed if token != END]
+            token = rng.choice(going_on) if going_on else -1
+            chosen.append(token)
+            data = TOKENS[token] if token >= 0 else None
+            places[row] = automaton.run(*places[row], data) if data else places[row]
+        batch.advance(torch.tensor([*chosen, 5], dtype=torch.int32, device=DEVICE))
+
+
+def test_a_token_that_would_go_too_deep_is_left_out(automata: list[ByteAutomaton]) -> None:
+    vocabulary = DeviceVocabulary(TOKENS, end_ids=frozenset([END]), size=len(TOKENS), device=DEVICE)
+    tables = MaskTables(vocabulary, DEVICE, max_entries=1 << 16, max_slots=1)
+    batch = BatchMasks(tables, max_rows=1, max_depth=2, device=DEVICE)
+    batch.start(0, tables.add(arrays_of(automata[0])))
+    allowed = tokens_of(batch.make(1).cpu().numpy()[0])
+    assert TOKENS.index(b"[[") in allowed
+    assert TOKENS.index(b"[[[[") not in allowed
+    assert TOKENS.index(b"[]") in allowed
+
+
+def test_room_that_is_full_says_so(automata: list[ByteAutomaton]) -> None:
+    vocabulary = DeviceVocabulary(TOKENS, end_ids=frozenset([END]), size=len(TOKENS), device=DEVICE)
+    tables = MaskTables(vocabulary, DEVICE, max_entries=64, max_slots=1)
+    with pytest.raises(MemoryError, match="room for automata is full: 64"):
+        tables.add(arrays_of(automata[0]))
