@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
-from sgl_runtime.grammar.compiler import GrammarCompiler
 from sgl_runtime.grammar.fsm_backend import FsmGrammar
+from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
 from sgl_runtime.version import __version__
 
 _WARM_UP = {

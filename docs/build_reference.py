@@ -41,7 +41,8 @@ SECTIONS = {
     "Tools and results": ["describe_tools", "ToolCalls", "ToolCall", "Partial", "Usage"],
     "Recordings": ["record", "Recording"],
     "Backends": [
-        *("Engine", "RuntimeEndpoint", "Runtime", "OpenAI", "LiteLLM", "Anthropic", "VertexAI", "Crusoe"),
+        *("Engine", "ServerArgs", "RuntimeEndpoint", "Runtime"),
+        *("OpenAI", "LiteLLM", "Anthropic", "VertexAI", "Crusoe"),
         *("ScriptedBackend", "Backend", "Capabilities"),
     ],
     "Errors": [

@@ -49,6 +49,7 @@ from sgl.backends.litellm import LiteLLM
 from sgl.backends.openai import OpenAI
 from sgl.backends.runtime import RuntimeEndpoint
 from sgl.backends.scripted import ScriptedBackend
+from sgl.backends.server_args import ServerArgs
 from sgl.backends.vendors import Anthropic, Crusoe, VertexAI
 from sgl.batch import BatchFailure
 from sgl.chat_template import ChatTemplate, get_chat_template
@@ -113,6 +114,7 @@ __all__ = [
     "RuntimeEndpoint",
     "ScoredChoice",
     "ScriptedBackend",
+    "ServerArgs",
     "SglError",
     "ToolCall",
     "ToolCalls",

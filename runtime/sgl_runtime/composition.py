@@ -2,7 +2,9 @@
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sgl_runtime.cache.cache_pools import CachePools
@@ -10,10 +12,11 @@ from sgl_runtime.cache.no_cache import NoCache
 from sgl_runtime.cache.radix_cache import RadixCache
 from sgl_runtime.cache.req_to_token_pool import ReqToTokenPool
 from sgl_runtime.cache.slot_allocator import SlotAllocator
-from sgl_runtime.config import RuntimeConfig, bound_thread_spinning
+from sgl_runtime.config import RuntimeConfig, bound_thread_spinning, cache_folder
 from sgl_runtime.executor.base import Executor
 from sgl_runtime.grammar.base import GrammarVocabulary
-from sgl_runtime.grammar.compiler import GrammarCompiler
+from sgl_runtime.grammar.forced_tokens import ForcedTokens
+from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
 from sgl_runtime.model_store.model_source import ModelSource
 from sgl_runtime.scheduler.batch_planner import BatchPlanner
 from sgl_runtime.scheduler.grammar_queue import GrammarQueue
@@ -105,6 +108,7 @@ def build_scheduler(config: RuntimeConfig, host: ModelHost) -> SchedulerParts:
         eos_ids=host.eos_ids,
         num_logits=host.vocab_size,
         context_length=built.context_length,
+        encode=partial(host.tokenizer.encode, add_bos=False),
     )
     return SchedulerParts(scheduler, facts)
 
@@ -117,6 +121,7 @@ def assemble_scheduler(
     eos_ids: frozenset[int],
     num_logits: int,
     context_length: int,
+    encode: Callable[[str], Sequence[int]] | None = None,
 ) -> Scheduler:
     """Put a scheduler together around an executor.
 
@@ -127,6 +132,7 @@ def assemble_scheduler(
         eos_ids: Ids that end an output.
         num_logits: V.
         context_length: Most tokens of prompt and output together.
+        encode: The tokenizer, for text that grammars force; None: such text is drawn token by token.
     """
     assert config.cache.max_total_tokens is not None, "the number of slots is resolved before the scheduler is built"
     pools = CachePools(
@@ -136,7 +142,13 @@ def assemble_scheduler(
     )
     ledger = SlotLedger(pools)
     grammar_vocabulary = constrained_vocabulary(vocabulary, eos_ids=eos_ids, num_logits=num_logits)
-    grammars = GrammarQueue(GrammarCompiler(grammar_vocabulary, config.grammar), eos_ids=eos_ids)
+    folder = None if config.grammar.disable_grammar_disk_cache else cache_folder() / "grammars"
+    grammars = GrammarQueue(
+        GrammarCompiler(grammar_vocabulary, config.grammar, cache_folder=folder),
+        eos_ids=eos_ids,
+        forced=None if encode is None else ForcedTokens(grammar_vocabulary.token_bytes, encode),
+        jump_forward=not config.grammar.disable_jump_forward,
+    )
     return Scheduler(
         executor=executor,
         pools=pools,

@@ -11,7 +11,6 @@ from typing import Literal
 
 from sgl_runtime.errors import ConfigError
 
-
 ReasoningParserName = Literal[
     "deepseek-r1",
     "deepseek-v3",
@@ -114,8 +113,14 @@ class GrammarConfig:
         json_key_order: Whether properties come in the order in which the schema lists them, or in any.
         max_grammar_states: Most states that an automaton may have.
         max_grammar_depth: Most arrays, objects and strings that an output may nest, one in another.
+        grammar_backend: What enforces constraints: fsm (automata on the device), llguidance (on the host; grammars in
+            EBNF and Lark too), outlines (on the host; needs the package outlines-core), auto (fsm, and llguidance for
+            grammars and for regexes whose automaton is too large).
         grammar_cache_size: How many compiled grammars are kept.
         grammar_compile_timeout: Seconds after which a compilation is given up.
+        grammar_compile_memory: MiB of memory that a compilation may take.
+        disable_grammar_disk_cache: Do not keep compiled automata in the user's cache folder.
+        disable_jump_forward: Draw text that a grammar forces token by token; the output is the same.
     """
 
     json_whitespace: Literal["compact", "single_space", "flexible"] = "single_space"
@@ -123,8 +128,12 @@ class GrammarConfig:
     json_key_order: Literal["definition", "any"] = "definition"
     max_grammar_states: int = 100_000
     max_grammar_depth: int = 256
+    grammar_backend: Literal["auto", "fsm", "llguidance", "outlines"] = "auto"
     grammar_cache_size: int = 1024
     grammar_compile_timeout: float = 30.0
+    grammar_compile_memory: int = 2048
+    disable_grammar_disk_cache: bool = False
+    disable_jump_forward: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +174,11 @@ class RuntimeConfig:
         _check_positive("num_threads", self.device.num_threads)
         _check_positive("max_grammar_states", self.grammar.max_grammar_states)
         _check_positive("grammar_cache_size", self.grammar.grammar_cache_size)
+        if self.grammar.grammar_compile_memory < MIN_COMPILE_MEMORY:
+            raise ConfigError(
+                f"grammar_compile_memory is {self.grammar.grammar_compile_memory}; it must be at least"
+                f" {MIN_COMPILE_MEMORY} MiB"
+            )
         if not 0.0 < self.cache.mem_fraction_static < 1.0:
             raise ConfigError(
                 f"mem_fraction_static is {self.cache.mem_fraction_static}; it must be between 0 and 1, both excluded"
@@ -176,6 +190,8 @@ class RuntimeConfig:
 
 
 CPU_SLOT_LIMIT = 65_536
+MIN_COMPILE_MEMORY = 256
+"""MiB: a worker process itself takes some."""
 
 
 def resolve_cache(config: CacheConfig, *, free_bytes: int, slot_bytes: int, slot_limit: int | None) -> CacheConfig:

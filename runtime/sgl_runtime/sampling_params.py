@@ -13,8 +13,6 @@ from sgl_runtime.errors import InvalidRequestError
 
 GrammarKind = Literal["choices", "regex", "json_schema", "ebnf", "structural_tag"]
 GRAMMAR_KINDS: tuple[GrammarKind, ...] = get_args(GrammarKind)
-REFUSED_KINDS: tuple[GrammarKind, ...] = ("ebnf", "structural_tag")
-"""Constraints that requests can ask for and that no grammar backend enforces."""
 
 MAX_SEED = 2**63 - 1
 MAX_SAMPLES = 128
@@ -44,6 +42,7 @@ class SamplingParams:
         skip_special_tokens: Leave special tokens out of the text.
         choices, regex, json_schema, ebnf, structural_tag: At most one; the output is then a member, a full match, a
             valid instance, a word of the grammar, text whose tagged parts match what their tags say.
+        json_schema_lenient: Leave out keywords of the schema that cannot be enforced, and name them in the reply.
     """
 
     n: int = 1
@@ -69,6 +68,7 @@ class SamplingParams:
     json_schema: str | None = None
     ebnf: str | None = None
     structural_tag: str | None = None
+    json_schema_lenient: bool = False
 
     @property
     def is_greedy(self) -> bool:
@@ -123,10 +123,9 @@ class SamplingParams:
             raise InvalidRequestError(
                 f"{path} sets {' and '.join(chosen)}; set at most one constraint", param=f"{path}.{chosen[1]}"
             )
-        if chosen and chosen[0] in REFUSED_KINDS:
-            able = ", ".join(name for name in GRAMMAR_KINDS if name not in REFUSED_KINDS)
+        if values.get("json_schema_lenient") and "json_schema" not in values:
             raise InvalidRequestError(
-                f"{path}.{chosen[0]} is not supported; this server enforces {able}", param=f"{path}.{chosen[0]}"
+                f"{path}.json_schema_lenient is set without json_schema", param=f"{path}.json_schema_lenient"
             )
         return cls(**values)
 
@@ -277,6 +276,7 @@ _CHECKS: dict[str, Check] = {
     "choices": _choices,
     "regex": _text,
     "json_schema": _json_text("a JSON Schema as an object or as JSON text", types=(dict, bool)),
+    "json_schema_lenient": _boolean,
     "ebnf": _grammar_text,
     "structural_tag": _json_text("a structural tag as an object or as JSON text", types=(dict,)),
 }

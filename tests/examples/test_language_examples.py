@@ -99,6 +99,7 @@ def test_samples_and_probabilities_of_the_real_model():
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_a_chat_api_of_a_real_server_serves_several_gens_by_one_call():
     from fakes.server_process import REAL, ServerProcess
 

@@ -111,6 +111,13 @@ class ScriptedStep:
         self.output = output
 
     def sample(self, masks: np.ndarray | None) -> "ScriptedStep":
+        """The drawn token, or where a mask forbids it the next one, going round, that it allows."""
+        for row in range(0 if masks is None else len(masks)):
+            drawn = int(self.output.token_ids[row])
+            allowed = np.flatnonzero(np.unpackbits(masks[row].view(np.uint8), bitorder="little"))
+            if drawn >= 0 and drawn not in allowed:
+                later = allowed[allowed > drawn]
+                self.output.token_ids[row] = later[0] if len(later) else allowed[0]
         return self
 
     def wait(self) -> StepOutput:

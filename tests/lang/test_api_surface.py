@@ -169,12 +169,21 @@ def test_a1_every_name_is_there():
     names = (
         *FUNCTIONS,
         *CLASSES,
-        *("gen_int", "gen_string", "Engine", "global_config", "__version__"),
+        *("gen_int", "gen_string", "Engine", "ServerArgs", "global_config", "__version__"),
         *("greedy_token_selection", "token_length_normalized", "unconditional_likelihood_normalized"),
     )
     assert set(names) <= set(sgl.__all__)
     assert isinstance(sgl.__version__, str)
     assert sgl.Runtime is Runtime
+
+
+def test_a1_server_args_are_checked_options():
+    args = sgl.ServerArgs("smollm2", max_total_tokens=64, reasoning_parser="qwen3")
+    assert args == {"model_path": "smollm2", "max_total_tokens": 64, "reasoning_parser": "qwen3"}
+    with pytest.raises(sgl.ArgumentError, match="max_total_token is not an option; did you mean max_total_tokens"):
+        sgl.ServerArgs("smollm2", max_total_token=64)
+    with pytest.raises(sgl.ArgumentError, match="reasoning_parser is 'think'; it must be one of 'deepseek-r1'"):
+        sgl.ServerArgs(model_path="smollm2", reasoning_parser="think")
 
 
 def test_a1_stock_regexes():

@@ -205,3 +205,24 @@ def test_choices_have_exact_probabilities(engine):
     assert choice.text == "zy dog"
     assert sum(choice.probabilities) == pytest.approx(1.0)
     assert choice.probability == max(choice.probabilities)
+
+
+class Tree(BaseModel):
+    kind: Literal["leaf", "branch"]
+    sizes: Annotated[list[int], Field(max_length=2)]
+    children: Annotated[list["Tree"], Field(max_length=2)]
+
+
+@pytest.mark.parametrize("wanted", [Tree, dict[str, int]])
+def test_recursive_models_and_open_dicts_come_back_whole_or_as_truncated(engine, wanted):
+    @sgl.function
+    def program(s):
+        s += "A node as JSON: " + sgl.gen("x", type=wanted, max_tokens=60)
+
+    for seed in (1, 2):
+        state = program.run(seed=seed, backend=engine)
+        if state.get_meta_info("x")["finish_reason"]["type"] == "length":
+            with pytest.raises(sgl.TruncatedError, match="was cut after 60 tokens"):
+                state["x"]
+        else:
+            assert TypeAdapter(wanted).validate_json(state.get("x", str)) == state["x"]

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
-from sgl_runtime.grammar.compiler import GrammarCompiler, compile_automaton
+from sgl_runtime.grammar.compiler import compile_automaton
+from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
 from sgl_runtime.grammar.token_mask import compute_mask
 from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
 

@@ -11,8 +11,11 @@ from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.automaton import ByteAutomaton
 from sgl_runtime.grammar.base import GrammarSpec
+from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.compiler import compile_automaton
+from sgl_runtime.grammar.regex import search_to_dfa
 from sgl_runtime.grammar.regex_parser import parse_regex
+from sgl_runtime.grammar.regex_tree import Reader
 
 ALPHABET = "abAé日😀 \n-1_"
 LIMITS = GrammarConfig(max_grammar_states=3000, grammar_compile_timeout=5)
@@ -135,3 +138,21 @@ def parser_complaint(pattern: str) -> str | None:
     except GrammarError as error:
         return error.message
     return None
+
+
+@relaxed
+@given(pattern=st.one_of(plain, conditioned), samples=st.lists(texts, min_size=1, max_size=12))
+def test_searching_for_each_reader(pattern: str, samples: list[str]) -> None:
+    budget = Budget(max_states=3000, timeout_s=5)
+    try:
+        found = {reader: search_to_dfa(pattern, budget, reader) for reader in Reader}
+    except GrammarError as error:
+        if not any(reason in error.message for reason in ("max_grammar_states", "took longer", "not supported")):
+            raise
+        return
+    for text in samples:
+        accepted = {reader: dfa.accepts(text) for reader, dfa in found.items()}
+        assert accepted[Reader.PYTHON] == (re.search(pattern, text) is not None), (pattern, text)
+        assert not accepted[Reader.ALL] or (accepted[Reader.PYTHON] and accepted[Reader.ECMA]), (pattern, text)
+        if text.isascii() and "\n" not in text and r"\B" not in pattern:
+            assert accepted[Reader.ECMA] == accepted[Reader.ALL] == accepted[Reader.PYTHON], (pattern, text)

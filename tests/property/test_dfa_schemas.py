@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
-from sgl_runtime.grammar.compiler import GrammarCompiler, compile_automaton
+from sgl_runtime.grammar.compiler import compile_automaton
+from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
 
 LONGER = [
     b'": ',

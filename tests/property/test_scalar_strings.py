@@ -39,6 +39,7 @@ PATTERNS = [
     "",
 ]
 WORDS = ["", "a", "ab", "ba", "abab", "é", '"', "\\", "a\n", "\n\t", "😀", "b b", "12", "x-1", "\x7f", "ＡＢ", "١"]
+ECMA_SPACE = r"\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 DISPUTED = set("\n\r\x1c\x1d\x1e\x1f")
 shapes = st.builds(
     StringShape,
@@ -51,22 +52,24 @@ atoms = st.lists(st.one_of(shapes, shapes, listed), min_size=1, max_size=3).map(
 texts = st.one_of(st.sampled_from(WORDS), st.text('ab é"\\\n1-😀\r١\x1f', max_size=6), st.text(max_size=5))
 
 
-def holds(atom: StringAtom, text: str, *, flags: int, end: str) -> bool:
+def as_in_ecmascript(pattern: str) -> str:
+    """A pattern for `re` with the flag ASCII that means what ECMAScript takes it for."""
+    pattern = pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern
+    return pattern.replace(r"\S", f"[^{ECMA_SPACE}]").replace("^.", "^[^\n\r\u2028\u2029]")
+
+
+def holds(atom: StringAtom, text: str, *, ecma: bool) -> bool:
     if isinstance(atom, StringValues):
         return text in atom.values
     fits = atom.least <= len(text) and (atom.most is None or len(text) <= atom.most)
     if atom.pattern is None:
         return fits
-    pattern = atom.pattern[:-1] + end if atom.pattern.endswith("$") else atom.pattern
-    return fits and re.search(pattern, text, flags) is not None
+    pattern = as_in_ecmascript(atom.pattern) if ecma else atom.pattern
+    return fits and re.search(pattern, text, re.ASCII if ecma else 0) is not None
 
 
 def readings(asked: tuple[StringAtom, ...], text: str) -> list[tuple[bool, ...]]:
-    return [
-        tuple(holds(atom, text, flags=flags, end=end) for atom in asked)
-        for flags in (0, re.ASCII)
-        for end in ("$", r"\Z")
-    ]
+    return [tuple(holds(atom, text, ecma=ecma) for atom in asked) for ecma in (False, True)]
 
 
 def random_labels(num_atoms: int, rng: np.random.Generator) -> Callable[[tuple[bool, ...]], int]:

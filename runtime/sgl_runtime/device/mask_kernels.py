@@ -1,12 +1,12 @@
 """Triton kernels of constrained decoding: token masks from byte automata, and their states moved past tokens.
 
 A token's bytes are walked through the automaton from the request's state.  The vocabulary lies sorted by bytes, one
-column for each byte position, so that neighbours share prefixes and a block of tokens dies together.  A token keeps what
-it has pushed itself in registers, over the request's stack in memory.
+column for each byte position, so that neighbours share prefixes and a block of tokens dies together.  A token keeps
+what it has pushed itself in registers, over the request's stack in memory.
 
-Tables (see `mask_tables`): a state is the place of its row in `table`.  A row begins with a header, twice the slot of the
-state's precomputed mask (or -2) plus whether the output may end there; then comes one entry for each class of bytes:
-the next state, -1, or -2 - e for the special edge e.
+Tables (see `mask_tables`): a state is the place of its row in `table`.  A row begins with a header, twice the slot of
+the state's precomputed mask (or -2) plus whether the output may end there; then comes one entry for each class of
+bytes: the next state, -1, or -2 - e for the special edge e.
 """
 
 import triton
@@ -111,51 +111,93 @@ def first_masks_kernel(
 @triton.jit
 def walk_masks_kernel(
     states, depths, stacks, class_places, classes, table, edge_target, edge_argument, returns,
-    token_bytes, token_lengths, slot_masks, masks, num_tokens, num_words, max_depth, BLOCK: tl.constexpr,
+    token_bytes, token_lengths, masks, num_tokens, num_words, max_depth, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The masks of the rows of a batch in sorted order, without the tokens that wait for the stack.
+    """The masks, in sorted order, of the rows of a batch whose state has no mask that was made before.
 
-    Grid: (blocks of tokens, rows).  A state of -1 is a row that is free; a state with a slot has its mask copied.
+    Grid: (PROGRAMS, rows); the blocks of tokens are dealt out to the programs of a row.  A state of -1 is a row that is
+    free.
     """
     row = tl.program_id(1).to(tl.int64)
     state = tl.load(states + row)
+    if state >= 0:
+        if tl.load(table + state) < 0:
+            depth = tl.load(depths + row)
+            own_classes = classes + tl.load(class_places + row)
+            first = tl.program_id(0) * BLOCK
+            while first < num_tokens:
+                alive, _ = _walk(
+                    first + tl.arange(0, BLOCK), first + tl.arange(0, BLOCK) < num_tokens, state, own_classes,
+                    stacks + row * max_depth, depth, table, edge_target, edge_argument, returns, token_bytes,
+                    token_lengths, num_tokens, max_depth, UNKNOWN_STACK=False,
+                )  # fmt: skip
+                words = first // 32 + tl.arange(0, BLOCK // 32)
+                tl.store(masks + row * num_words + words, _pack(alive, BLOCK // 32), mask=words < num_words)
+                first += PROGRAMS * BLOCK
+
+
+@triton.jit
+def order_masks_kernel(
+    states, depths, table, sorted_masks, slot_masks, places, masks, num_sorted_words, num_words, BLOCK: tl.constexpr
+):
+    """Masks in the order of token ids: from those in sorted order, or those made before.
+
+    Grid: (blocks of ids, rows).  `places` holds the place of each id in the sorted vocabulary, -1 for tokens that no
+    constrained output holds, -2 for those that end an output.
+    """
+    row = tl.program_id(1).to(tl.int64)
     words = tl.program_id(0) * (BLOCK // 32) + tl.arange(0, BLOCK // 32)
     in_row = words < num_words
+    state = tl.load(states + row)
     if state < 0:
         tl.store(masks + row * num_words + words, tl.full((BLOCK // 32,), -1, tl.int32), mask=in_row)
     else:
-        slot = tl.load(table + state) >> 1
-        if slot >= 0:
-            kept = tl.load(slot_masks + slot.to(tl.int64) * num_words + words, mask=in_row, other=0)
+        header = tl.load(table + state)
+        if header >= 0:
+            kept = tl.load(slot_masks + (header >> 1).to(tl.int64) * num_words + words, mask=in_row, other=0)
             tl.store(masks + row * num_words + words, kept, mask=in_row)
         else:
-            tokens = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-            alive, _ = _walk(
-                tokens, tokens < num_tokens, state, classes + tl.load(class_places + row), stacks + row * max_depth,
-                tl.load(depths + row), table, edge_target, edge_argument, returns, token_bytes, token_lengths,
-                num_tokens, max_depth, UNKNOWN_STACK=False,
-            )  # fmt: skip
-            tl.store(masks + row * num_words + words, _pack(alive, BLOCK // 32), mask=in_row)
+            ids = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            place = tl.load(places + ids, mask=ids < num_words * 32, other=-1)
+            word = tl.load(sorted_masks + row * num_sorted_words + (place >> 5), mask=place >= 0, other=0)
+            ends = (header & 1) * (tl.load(depths + row) == 0).to(tl.int32)
+            bit = tl.where(place >= 0, (word >> (place & 31)) & 1, tl.where(place == -2, ends, 0))
+            tl.store(masks + row * num_words + words, _pack(bit, BLOCK // 32), mask=in_row)
+
+
+@triton.jit
+def order_slots_kernel(sorted_masks, accepting, places, masks, num_sorted_words, num_words, BLOCK: tl.constexpr):
+    """Masks that are kept, in the order of token ids.
+
+    Grid: (blocks of ids, states).  `accepting` says of each state whether the output may end there.
+    """
+    row = tl.program_id(1).to(tl.int64)
+    ids = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    words = tl.program_id(0) * (BLOCK // 32) + tl.arange(0, BLOCK // 32)
+    place = tl.load(places + ids, mask=ids < num_words * 32, other=-1)
+    word = tl.load(sorted_masks + row * num_sorted_words + (place >> 5), mask=place >= 0, other=0)
+    ends = tl.load(accepting + row).to(tl.int32)
+    bit = tl.where(place >= 0, (word >> (place & 31)) & 1, tl.where(place == -2, ends, 0))
+    tl.store(masks + row * num_words + words, _pack(bit, BLOCK // 32), mask=words < num_words)
 
 
 @triton.jit
 def waiting_tokens_kernel(
     states, depths, stacks, class_places, classes, table, edge_target, edge_argument, returns,
-    token_bytes, token_lengths, list_starts, lists, masks, num_tokens, num_words, max_depth,
+    token_bytes, token_lengths, list_starts, lists, sorted_ids, masks, num_tokens, num_words, max_depth,
     CHUNKS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Adds to the masks the tokens that a precomputed mask leaves open because they pop the request's stack.
+    """Adds to the masks the tokens that a mask made before leaves open, because they pop the request's stack.
 
     Grid: (CHUNKS, rows); the blocks of a row's list are dealt out to its programs.
     """
     row = tl.program_id(1).to(tl.int64)
     state = tl.load(states + row)
     if state >= 0:
-        slot = tl.load(table + state) >> 1
-        if slot >= 0:
-            begin = tl.load(list_starts + slot)
-            end = tl.load(list_starts + slot + 1)
-            place = begin + tl.program_id(0) * BLOCK
+        header = tl.load(table + state)
+        if header >= 0:
+            end = tl.load(list_starts + (header >> 1) + 1)
+            place = tl.load(list_starts + (header >> 1)) + tl.program_id(0) * BLOCK
             while place < end:
                 at = place + tl.arange(0, BLOCK)
                 in_list = at < end
@@ -165,32 +207,10 @@ def waiting_tokens_kernel(
                     tl.load(depths + row), table, edge_target, edge_argument, returns, token_bytes, token_lengths,
                     num_tokens, max_depth, UNKNOWN_STACK=False,
                 )  # fmt: skip
-                bit = tl.full((BLOCK,), 1, tl.int32) << (tokens & 31)
-                tl.atomic_or(masks + row * num_words + (tokens >> 5), bit, mask=alive & in_list)
+                ids = tl.load(sorted_ids + tokens, mask=in_list, other=0)
+                bit = tl.full((BLOCK,), 1, tl.int32) << (ids & 31)
+                tl.atomic_or(masks + row * num_words + (ids >> 5), bit, mask=alive & in_list)
                 place += CHUNKS * BLOCK
-
-
-@triton.jit
-def order_masks_kernel(
-    states, depths, table, sorted_masks, places, masks, num_sorted_words, num_words, BLOCK: tl.constexpr
-):
-    """Masks in the order of token ids, from those in sorted order.
-
-    Grid: (blocks of ids, rows).  `places` holds the place of each id in the sorted vocabulary, -1 for tokens that no
-    constrained output holds, -2 for those that end an output.
-    """
-    row = tl.program_id(1).to(tl.int64)
-    ids = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    words = tl.program_id(0) * (BLOCK // 32) + tl.arange(0, BLOCK // 32)
-    state = tl.load(states + row)
-    if state < 0:
-        tl.store(masks + row * num_words + words, tl.full((BLOCK // 32,), -1, tl.int32), mask=words < num_words)
-    else:
-        place = tl.load(places + ids, mask=ids < num_words * 32, other=-1)
-        word = tl.load(sorted_masks + row * num_sorted_words + (place >> 5), mask=place >= 0, other=0)
-        ends = (tl.load(table + state) & 1) * (tl.load(depths + row) == 0).to(tl.int32)
-        bit = tl.where(place >= 0, (word >> (place & 31)) & 1, tl.where(place == -2, ends, 0))
-        tl.store(masks + row * num_words + words, _pack(bit, BLOCK // 32), mask=words < num_words)
 
 
 @triton.jit

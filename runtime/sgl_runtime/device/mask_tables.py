@@ -14,9 +14,14 @@ from torch import Tensor
 
 from sgl_runtime.device import mask_kernels
 
-_BLOCK = 256
-_LIST_BLOCK = 128
+_PAD = 256
+# Small blocks of one warp: neighbours die together, and no barrier is needed to see that a block is dead.
+_BLOCK, _WARPS = 64, 1
+_PROGRAMS = 128
+_LIST_BLOCK = 64
 _LIST_CHUNKS = 16
+_ORDER_BLOCK = 1024
+_MAX_GRID = 32_768
 _NO_TOKEN, _END_TOKEN = -1, -2
 
 
@@ -75,7 +80,7 @@ class DeviceVocabulary:
         tokens = sorted(
             (data, token_id) for token_id, data in enumerate(token_bytes[:size]) if data and token_id not in end_ids
         )
-        self.num_sorted = -(-max(len(tokens), 1) // _BLOCK) * _BLOCK
+        self.num_sorted = -(-max(len(tokens), 1) // _PAD) * _PAD
         self.num_words = -(-size // 32)
         longest = max((len(data) for data, _ in tokens), default=1)
         columns = np.zeros((longest, self.num_sorted), dtype=np.uint8)
@@ -85,6 +90,8 @@ class DeviceVocabulary:
             columns[: len(data), place] = np.frombuffer(data, dtype=np.uint8)
             lengths[place] = len(data)
             places[token_id] = place
+        ids = np.zeros(self.num_sorted, dtype=np.int32)
+        ids[: len(tokens)] = [token_id for _, token_id in tokens]
         places[[token_id for token_id in end_ids if token_id < size]] = _END_TOKEN
         by_id = [data if data and token_id not in end_ids else b"" for token_id, data in enumerate(token_bytes[:size])]
         by_id += [b""] * (size - len(by_id))
@@ -92,6 +99,7 @@ class DeviceVocabulary:
         self.columns = torch.from_numpy(columns).to(device)
         self.lengths = torch.from_numpy(lengths).to(device)
         self.places = torch.from_numpy(places).to(device)
+        self.sorted_ids = torch.from_numpy(ids).to(device)
         self.id_bytes = torch.from_numpy(np.frombuffer(b"".join(by_id) + b"\0", dtype=np.uint8).copy()).to(device)
         self.id_starts = torch.from_numpy(starts).to(device)
 
@@ -116,8 +124,7 @@ class MaskTables:
         self.edge_target = torch.zeros(1 << 20, dtype=torch.int32, device=device)
         self.edge_argument = torch.zeros(1 << 20, dtype=torch.int32, device=device)
         self.returns = torch.zeros(1 << 20, dtype=torch.int32, device=device)
-        num_words = vocabulary.num_sorted // 32
-        self.slot_masks = torch.zeros((max_slots, num_words), dtype=torch.int32, device=device)
+        self.slot_masks = torch.zeros((max_slots, vocabulary.num_words), dtype=torch.int32, device=device)
         self.list_starts = torch.zeros(max_slots + 1, dtype=torch.int32, device=device)
         self.lists = torch.zeros(0, dtype=torch.int32, device=device)
         self._num_entries = self._num_classes = self._num_edges = self._num_returns = self._num_slots = 0
@@ -163,16 +170,28 @@ class MaskTables:
 
     def _precompute(self, rows: NDArray[np.int64], class_place: int) -> None:
         """Make the masks of states, and the lists of tokens that wait for the stack."""
-        vocabulary = self.vocabulary
         first, count = self._num_slots, len(rows)
         if first + count > len(self.slot_masks):
             raise MemoryError(f"the device's room for masks is full: {len(self.slot_masks)} slots")
+        for begin in range(0, count, _MAX_GRID):
+            self._precompute_some(rows[begin : begin + _MAX_GRID], class_place)
+
+    def _precompute_some(self, rows: NDArray[np.int64], class_place: int) -> None:
+        vocabulary = self.vocabulary
+        first, count, num_words = self._num_slots, len(rows), vocabulary.num_sorted // 32
         states = torch.from_numpy(rows.astype(np.int32)).to(self._device)
-        waiting = torch.empty((count, vocabulary.num_sorted // 32), dtype=torch.int32, device=self._device)
+        allowed = torch.empty((count, num_words), dtype=torch.int32, device=self._device)
+        waiting = torch.empty_like(allowed)
         mask_kernels.first_masks_kernel[(vocabulary.num_sorted // _BLOCK, count)](
             states, self.classes[class_place:], self.table, self.edge_target, self.edge_argument, self.returns,
-            vocabulary.columns, vocabulary.lengths, self.slot_masks[first:], waiting,
-            vocabulary.num_sorted, vocabulary.num_sorted // 32, BLOCK=_BLOCK,
+            vocabulary.columns, vocabulary.lengths, allowed, waiting, vocabulary.num_sorted, num_words,
+            BLOCK=_BLOCK, num_warps=_WARPS,
+        )  # fmt: skip
+        # States inside a callee do not accept: an accepting state has no stack.
+        accepting = (self.table[states.long()] & 1).to(torch.int32)
+        mask_kernels.order_slots_kernel[(triton.cdiv(vocabulary.num_words * 32, _ORDER_BLOCK), count)](
+            allowed, accepting, vocabulary.places, self.slot_masks[first:], num_words, vocabulary.num_words,
+            BLOCK=_ORDER_BLOCK,
         )  # fmt: skip
         bits = (waiting[:, :, None] >> torch.arange(32, device=self._device, dtype=torch.int32)) & 1
         places = bits.reshape(count, -1).nonzero()
@@ -224,17 +243,17 @@ class BatchMasks:
             self.states, self.depths, self.stacks, self.class_places, tables.classes, tables.table,
             tables.edge_target, tables.edge_argument, tables.returns, vocabulary.columns, vocabulary.lengths,
         )  # fmt: skip
-        mask_kernels.walk_masks_kernel[(vocabulary.num_sorted // _BLOCK, num_rows)](
-            *shared, tables.slot_masks, self._sorted_masks, vocabulary.num_sorted, num_words, self._max_depth,
-            BLOCK=_BLOCK,
+        mask_kernels.walk_masks_kernel[(_PROGRAMS, num_rows)](
+            *shared, self._sorted_masks, vocabulary.num_sorted, num_words, self._max_depth,
+            PROGRAMS=_PROGRAMS, BLOCK=_BLOCK, num_warps=_WARPS,
+        )  # fmt: skip
+        mask_kernels.order_masks_kernel[(triton.cdiv(vocabulary.num_words * 32, _ORDER_BLOCK), num_rows)](
+            self.states, self.depths, tables.table, self._sorted_masks, tables.slot_masks, vocabulary.places,
+            self.masks, num_words, vocabulary.num_words, BLOCK=_ORDER_BLOCK,
         )  # fmt: skip
         mask_kernels.waiting_tokens_kernel[(_LIST_CHUNKS, num_rows)](
-            *shared, tables.list_starts, tables.lists, self._sorted_masks, vocabulary.num_sorted, num_words,
-            self._max_depth, CHUNKS=_LIST_CHUNKS, BLOCK=_LIST_BLOCK,
-        )  # fmt: skip
-        mask_kernels.order_masks_kernel[(triton.cdiv(vocabulary.num_words * 32, 1024), num_rows)](
-            self.states, self.depths, tables.table, self._sorted_masks, vocabulary.places, self.masks, num_words,
-            vocabulary.num_words, BLOCK=1024,
+            *shared, tables.list_starts, tables.lists, vocabulary.sorted_ids, self.masks, vocabulary.num_sorted,
+            vocabulary.num_words, self._max_depth, CHUNKS=_LIST_CHUNKS, BLOCK=_LIST_BLOCK, num_warps=_WARPS,
         )  # fmt: skip
         return self.masks[:num_rows]
 

@@ -22,6 +22,7 @@ FIRST_SPECIAL = -2
 Stack = tuple[int, ...]
 """What is remembered, the newest last: places in `ByteAutomaton.returns`."""
 
+_MAX_FORCED = 512
 _NO_EDGES = np.zeros(0, dtype=np.int32)
 
 
@@ -92,6 +93,30 @@ class ByteAutomaton:
     def needed_depth(self) -> NDArray[np.int32]:
         """(S,) how many levels must still be opened, one in another, to reach the end of each state's callee."""
         return _needed_depth(self)
+
+    @cached_property
+    def only_byte(self) -> NDArray[np.int16]:
+        """(S,) the one byte with which a state can go on; -1 where there are several, or the output may end."""
+        sizes = np.bincount(self.byte_classes, minlength=self.table.shape[1])
+        is_open = self.table != DEAD
+        members = np.zeros(self.table.shape[1], dtype=np.int16)
+        members[self.byte_classes] = np.arange(256)
+        is_forced = (is_open @ sizes == 1) & ~self.accepting
+        return np.where(is_forced, members[is_open.argmax(axis=1)], -1).astype(np.int16)
+
+    def forced_text(self, state: int, stack: Stack) -> tuple[bytes, bool]:
+        """The bytes that must come next, and whether the output must end behind them."""
+        text = bytearray()
+        while len(text) < _MAX_FORCED:
+            byte = int(self.only_byte[state])
+            if byte < 0:
+                break
+            after, behind = self.run(state, stack, bytes([byte]))
+            if after == DEAD:
+                break
+            state, stack = after, behind
+            text.append(byte)
+        return bytes(text), self.must_end(state)
 
     def run(self, state: int, stack: Stack, data: bytes) -> tuple[int, Stack]:
         """The state and the stack after some bytes; state DEAD when they are not allowed."""

@@ -9,6 +9,11 @@ from threading import Event
 from sgl_runtime.errors import GrammarError
 
 _UNITS_BETWEEN_CLOCKS = 256
+_YIELD_EVERY_S = 0.005
+
+
+class BudgetError(GrammarError):
+    """The grammar is well formed and supported, but its automaton is too large or takes too long."""
 
 
 class Budget:
@@ -26,32 +31,36 @@ class Budget:
         self._deadline = time.monotonic() + timeout_s
         self._stop = stop
         self._until_clock = _UNITS_BETWEEN_CLOCKS
+        self._last_yield = time.monotonic()
 
     def spend(self, units: int = 1) -> None:
         """Note work done; now and then look at the clock and let other threads run.
 
         Raises:
-            GrammarError: the time is over, or the work is to stop.
+            BudgetError: the time is over, or the work is to stop.
         """
         self._until_clock -= units
         if self._until_clock > 0:
             return
         self._until_clock = _UNITS_BETWEEN_CLOCKS
         # The decode loop shares the interpreter lock with a background compilation.
-        time.sleep(0)
+        now = time.monotonic()
+        if now - self._last_yield > _YIELD_EVERY_S:
+            time.sleep(0)
+            self._last_yield = time.monotonic()
         if self._stop is not None and self._stop.is_set():
-            raise GrammarError("compiling the grammar was stopped because the runtime ends")
+            raise BudgetError("compiling the grammar was stopped because the runtime ends")
         if time.monotonic() > self._deadline:
-            raise GrammarError(f"compiling the grammar took longer than {self._timeout_s:g} seconds")
+            raise BudgetError(f"compiling the grammar took longer than {self._timeout_s:g} seconds")
 
     def check_states(self, num_states: int) -> None:
         """Refuse an automaton that is too large.
 
         Raises:
-            GrammarError: `num_states` is over the limit.
+            BudgetError: `num_states` is over the limit.
         """
         if num_states > self.max_states:
-            raise GrammarError(
+            raise BudgetError(
                 f"the grammar needs {num_states} or more automaton states; at most {self.max_states} are allowed"
                 " (max_grammar_states): use smaller counts in repeats, lengths or numbers of items"
             )

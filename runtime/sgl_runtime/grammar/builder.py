@@ -8,6 +8,7 @@ from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.fragment import ByteFragment
 
 _NUM_BYTES = 256
+_STATES_BETWEEN_CHECKS = 64
 
 
 class AutomatonBuilder:
@@ -20,6 +21,7 @@ class AutomatonBuilder:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self.num_states = 1
+        self._checked_at = 0
         # Edges one by one: place in the flat table, and entry.
         self._places: list[int] = []
         self._entries: list[int] = []
@@ -43,8 +45,10 @@ class AutomatonBuilder:
         """Several states without edges; returns the first."""
         first = self.num_states
         self.num_states += count
-        self._budget.spend()
-        self._budget.check_states(self.num_states)
+        if self.num_states > self._checked_at:
+            self._budget.spend(_STATES_BETWEEN_CHECKS)
+            self._budget.check_states(self.num_states)
+            self._checked_at = self.num_states + _STATES_BETWEEN_CHECKS
         return first
 
     def add_edge(self, state: int, byte: int, target: int) -> None:
@@ -67,7 +71,7 @@ class AutomatonBuilder:
         self._entries.append(self._special(-1, label))
 
     def add_pops(self, states: NDArray[np.int64], data: NDArray[np.int64], label: int) -> None:
-        """Edges out of a callee, from each state on each byte; bytes that some fragment does not tell apart go together."""
+        """Edges out of a callee, from each state on each byte, alike for bytes that no fragment tells apart."""
         entries = np.full(len(states), self._special(-1, label), dtype=np.int32)
         self._edge_runs.append((states * _NUM_BYTES + data, entries))
 

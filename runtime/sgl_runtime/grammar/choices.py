@@ -17,6 +17,15 @@ def choices_to_dfa(text: str, budget: Budget) -> CharDfa:
     Raises:
         GrammarError: the text is no list of strings, or a string cannot be written in UTF-8.
     """
+    return strings_to_dfa(parse_choices(text), budget)
+
+
+def parse_choices(text: str) -> list[str]:
+    """Read a JSON list of strings.
+
+    Raises:
+        GrammarError: the text is no list of strings, or a string cannot be written in UTF-8.
+    """
     try:
         choices = json.loads(text)
     except json.JSONDecodeError as error:
@@ -25,7 +34,7 @@ def choices_to_dfa(text: str, budget: Budget) -> CharDfa:
         raise GrammarError("choices must be a non-empty JSON list of strings")
     for choice in choices:
         check_encodable(choice, "choice")
-    return strings_to_dfa(choices, budget)
+    return choices
 
 
 def check_encodable(text: str, what: str) -> None:

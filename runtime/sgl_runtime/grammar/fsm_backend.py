@@ -5,9 +5,8 @@ from numpy.typing import NDArray
 
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.automaton import DEAD, ByteAutomaton, Stack
-from sgl_runtime.grammar.base import GrammarVocabulary
+from sgl_runtime.grammar.base import NOTHING_FORCED, ForcedText, GrammarVocabulary
 from sgl_runtime.grammar.token_mask import TokenMaskCache, compute_mask
-
 
 _DEPTH_OF_TOKENS = 64
 """More levels than one token opens: with that many to go, a limit on the depth cannot matter yet."""
@@ -64,6 +63,12 @@ class FsmGrammar:
             for eos_id in self._eos_ids:
                 row.view(np.uint32)[eos_id // 32] |= np.uint32(1 << (eos_id % 32))
 
+    def forced_text(self, state: int, stack: Stack) -> ForcedText:
+        """The bytes that must follow an automaton state; none near the limit on the depth, which masks know of."""
+        if len(stack) + self._num_callees + _DEPTH_OF_TOKENS > self._max_depth:
+            return NOTHING_FORCED
+        return ForcedText(*self.automaton.forced_text(state, stack))
+
     def is_eos(self, token_id: int) -> bool:
         """Whether a token ends the output."""
         return token_id in self._vocabulary.eos_ids
@@ -104,6 +109,10 @@ class FsmState:
     def can_end(self) -> bool:
         """Whether the output so far is complete as it stands."""
         return bool(self._grammar.automaton.accepting[self._state])
+
+    def forced_text(self) -> ForcedText:
+        """The bytes that must come next."""
+        return self._grammar.forced_text(self._state, self._stack)
 
     def must_end(self) -> bool:
         """Whether the output is complete and nothing can follow."""

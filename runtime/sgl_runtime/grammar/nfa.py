@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sgl_runtime.grammar.alphabet import Alphabet, IntArray
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.char_dfa import CharDfa, smallest
-from sgl_runtime.grammar.char_set import ANY_CHAR, CharSet, single
+from sgl_runtime.grammar.char_set import ANY_CHAR, CharSet
 
 _NFA_STATES_PER_STATE = 4
 
@@ -42,7 +42,6 @@ class Nfa:
         self.num_states = 0
         self._set_numbers: dict[CharSet, int] = {}
         self._edges: list[tuple[int, int, int]] = []
-        self._bulk: list[NDArray[np.int64]] = []
         self._epsilon: list[tuple[int, int]] = []
         self._any_text = -1
 
@@ -58,21 +57,9 @@ class Nfa:
         """An edge on any character of a set."""
         self._edges.append((source, self._set_number(chars), target))
 
-    def add_edges(self, source: ArrayLike, chars: CharSet, target: ArrayLike) -> None:
-        """Many edges with one label; `source` and `target` broadcast."""
-        sources, targets = np.broadcast_arrays(np.asarray(source), np.asarray(target))
-        self._bulk.append(np.stack([sources, np.full(sources.shape, self._set_number(chars)), targets]))
-
     def add_epsilon(self, source: int, target: int) -> None:
         """An edge on nothing."""
         self._epsilon.append((source, target))
-
-    def add_text(self, source: int, text: str) -> int:
-        """A chain of edges that spells a text; returns its end."""
-        first = self.add_states(len(text)) if text else source
-        for offset, char in enumerate(text):
-            self.add_edge(source if offset == 0 else first + offset - 1, single(char), first + offset)
-        return first + len(text) - 1 if text else source
 
     def any_text_state(self, end: int) -> int:
         """A state behind which any text leads to `end`, which is where an automaton accepts."""
@@ -82,23 +69,10 @@ class Nfa:
             self.add_epsilon(self._any_text, end)
         return self._any_text
 
-    def embed(self, dfa: CharDfa, source: int) -> int:
-        """Add a copy of an automaton that starts at `source`; returns its end."""
-        self.budget.spend(dfa.num_states)
-        first = self.add_states(dfa.num_states)
-        numbers = np.array([self._set_number(chars) for chars in dfa.alphabet.char_sets()], dtype=np.int64)
-        state, column = np.nonzero(dfa.table >= 0)
-        self._bulk.append(np.stack([state + first, numbers[column], dfa.table[state, column].astype(np.int64) + first]))
-        self._epsilon.append((source, first))
-        end = self.add_states()
-        self._epsilon.extend((first + int(final), end) for final in np.flatnonzero(dfa.accepting))
-        return end
-
     def edges(self) -> NfaEdges:
         """The edges so far."""
         alphabet, member = Alphabet.from_sets(list(self._set_numbers))
-        own = np.array(self._edges, dtype=np.int64).reshape(-1, 3).T
-        source, label, target = np.concatenate([own, *self._bulk], axis=1)
+        source, label, target = np.array(self._edges, dtype=np.int64).reshape(-1, 3).T
         set_of_pair, symbol_of_pair = np.nonzero(member.T)
         counts = np.bincount(set_of_pair, minlength=len(self._set_numbers))
         offsets = np.cumsum(counts) - counts

@@ -39,8 +39,17 @@ def regex_to_dfa(pattern: str, budget: Budget) -> CharDfa:
     Raises:
         GrammarError: the regex is malformed, not supported, or too large.
     """
+    return _Builder(budget).compile(whole_tree(pattern))
+
+
+def whole_tree(pattern: str) -> Node:
+    """The tree of a regex that is to match as a whole, without anchors that say so too.
+
+    Raises:
+        GrammarError: the regex is malformed or not supported.
+    """
     check_pattern_text(pattern)
-    return _Builder(budget).compile(_strip_end(_strip_start(parse_regex(pattern)), END, DOLLAR))
+    return _strip_end(_strip_start(parse_regex(pattern)), END, DOLLAR)
 
 
 def search_to_dfa(pattern: str, budget: Budget, reader: Reader = Reader.ALL) -> CharDfa:

@@ -82,6 +82,20 @@ class FinishReason(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
 
 
+class GrammarReport(msgspec.Struct, frozen=True, array_like=True):
+    """How a request's constraint was compiled.
+
+    Attributes:
+        compile_time: Seconds; 0.0 when it was found in the cache.
+        backend: Which kind of grammar enforces it: fsm, llguidance or outlines.
+        relaxed: JSON pointer of each keyword that is not enforced, and why; None for requests that are not lenient.
+    """
+
+    compile_time: float
+    backend: str
+    relaxed: list[tuple[str, str]] | None = None
+
+
 class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True):
     """Log probabilities of tokens that might have come at one position.
 
@@ -104,7 +118,8 @@ class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         num_trimmed_ids: On the last delta: how many of the last ids are a stop token or end-of-sequence token and
             stay out of the text (0 or 1).
         prompt_tokens, cached_tokens: Counts of the prompt.
-        grammar_compile_time: Seconds; None without a constraint.
+        grammar: How the constraint was compiled; None without one.
+        forced_tokens: How many of all generated ids a grammar forced, without a pass for each.
         output_logprobs: One per id of `new_ids`, when wanted.
         input_logprobs: For positions logprob_start_len .. prompt end, on the first delta when wanted; the entry of
             position 0 is None.
@@ -117,7 +132,8 @@ class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     num_trimmed_ids: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    grammar_compile_time: float | None = None
+    grammar: GrammarReport | None = None
+    forced_tokens: int = 0
     output_logprobs: list[float] | None = None
     input_logprobs: list[float | None] | None = None
     output_alternatives: list[TokenAlternatives] | None = None
@@ -147,8 +163,8 @@ class TextDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     Attributes:
         rid: Request id.
         text: Text to append (not cumulative).
-        new_ids, finish, prompt_tokens, cached_tokens, grammar_compile_time, output_logprobs, input_logprobs,
-            output_alternatives, input_alternatives: As in `TokenDelta`.
+        new_ids, finish, prompt_tokens, cached_tokens, grammar, forced_tokens, output_logprobs,
+            input_logprobs, output_alternatives, input_alternatives: As in `TokenDelta`.
         num_text_ids: On the last delta: how many of all output ids lie wholly inside the text.
         text_tail: On the last delta: the text that a stop string left over of the token that it cut.
     """
@@ -161,7 +177,8 @@ class TextDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     text_tail: str = ""
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    grammar_compile_time: float | None = None
+    grammar: GrammarReport | None = None
+    forced_tokens: int = 0
     output_logprobs: list[float] | None = None
     input_logprobs: list[float | None] | None = None
     output_alternatives: list[TokenAlternatives] | None = None

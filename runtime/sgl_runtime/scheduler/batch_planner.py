@@ -32,7 +32,8 @@ class PlannedPass:
 
 
 class BatchPlanner:
-    """Continuous batching: a pass over newly admitted prompts if any fit, else one token for every running request.
+    """Continuous batching: a pass over newly admitted prompts if any fit, else over tokens that grammars forced, else one
+    token for every running request.
 
     Args:
         ledger: Slots and rows.
@@ -53,7 +54,12 @@ class BatchPlanner:
         if not running:
             return None
         self._retract_until_fit(waiting, running)
-        self._ledger.extend_by_one(running)
+        jumped = [req for req in running if req.num_uncomputed > 1]
+        if jumped:
+            # Forced tokens were appended: they are computed together, as a prompt is.
+            self._ledger.extend(jumped)
+            return PlannedPass(self._extend_batch(jumped), jumped)
+        self._ledger.extend(running)
         return PlannedPass(self._decode_batch(running), list(running))
 
     def _admit(self, waiting: WaitingQueue, running: list[Req]) -> list[Req]:
@@ -79,7 +85,7 @@ class BatchPlanner:
         return admitted
 
     def _retract_until_fit(self, waiting: WaitingQueue, running: list[Req]) -> None:
-        while self._ledger.pools.num_available < len(running):
+        while self._ledger.pools.num_available < sum(req.num_uncomputed for req in running):
             assert len(running) > 1, "a single request always fits: its context is limited to the pool"
             # The one that would wait longest: least urgent, and newest of these.
             req = max(running, key=Req.turn)

@@ -8,10 +8,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_runtime.errors import SglRuntimeError
+from sgl_runtime.errors import GrammarError, SglRuntimeError
 from sgl_runtime.grammar.base import GrammarSpec
-from sgl_runtime.grammar.compiler import CompiledGrammar, GrammarCompiler
-from sgl_runtime.ipc.messages import FinishReason
+from sgl_runtime.grammar.forced_tokens import ForcedTokens
+from sgl_runtime.grammar.grammar_compiler import CompiledGrammar, GrammarCompiler
+from sgl_runtime.ipc.messages import FinishReason, GrammarReport
 from sgl_runtime.sampling_params import SamplingParams
 from sgl_runtime.scheduler.req import Req
 
@@ -30,7 +31,7 @@ def grammar_spec(sampling: SamplingParams) -> GrammarSpec | None:
     }
     text = texts[kind]
     assert text is not None
-    return GrammarSpec(kind, text)
+    return GrammarSpec(kind, text, sampling.json_schema_lenient)
 
 
 class GrammarQueue:
@@ -39,13 +40,24 @@ class GrammarQueue:
     Args:
         compiler: Shared compiler with its cache.
         eos_ids: Ids that end an output.
+        forced: Knows the tokens of forced text; None: masks alone decide.
+        jump_forward: Whether forced tokens are appended without a pass for each.
 
     Attributes:
         mask_seconds: Time spent on masks and on moving the cursors.
     """
 
-    def __init__(self, compiler: GrammarCompiler, *, eos_ids: frozenset[int]) -> None:
+    def __init__(
+        self,
+        compiler: GrammarCompiler,
+        *,
+        eos_ids: frozenset[int],
+        forced: ForcedTokens | None = None,
+        jump_forward: bool = True,
+    ) -> None:
         self._compiler = compiler
+        self._forced = forced
+        self._jump_forward = jump_forward
         self._eos_ids = sorted(eos_ids)
         self._pending: dict[str, tuple[Req, Future[CompiledGrammar]]] = {}
         self.mask_seconds = 0.0
@@ -84,10 +96,10 @@ class GrammarQueue:
             try:
                 compiled = future.result()
             except SglRuntimeError as error:
-                req.failure = FinishReason(type="abort", message=error.message, code=error.code)
+                req.failure = _failure(error)
                 failed.append(req)
                 continue
-            req.finish_compiling(compiled.grammar.new_state(), seconds=compiled.compile_seconds)
+            req.finish_compiling(compiled.grammar.new_state(), _report(req, compiled))
             ready.append(req)
         return ready, failed
 
@@ -107,7 +119,17 @@ class GrammarQueue:
         for req, row in zip(reqs, masks, strict=True):
             if req.grammar is None or req.max_new_tokens == 0:
                 continue
-            req.grammar.fill_mask(row)
+            forced = self._next_forced(req)
+            if forced is not None:
+                row[:] = 0
+                row.view(np.uint32)[forced // 32] = np.uint32(1 << forced % 32)
+                continue
+            try:
+                req.grammar.fill_mask(row)
+            except GrammarError as error:
+                row[:] = -1
+                req.failure = _failure(error)
+                continue
             if req.sampling.ignore_eos:
                 for token_id in self._eos_ids:
                     row[token_id // 32] &= np.int32(~(1 << token_id % 32) if token_id % 32 < 31 else 0x7FFFFFFF)
@@ -121,11 +143,42 @@ class GrammarQueue:
         self.mask_seconds += time.monotonic() - begin
         return masks
 
+    def token_to_append(self, req: Req) -> int | None:
+        """The token that a request must go on with, if it is to be appended without a pass."""
+        # A log probability that is wanted takes a pass.
+        if not self._jump_forward or req.message.return_logprob or req.failure is not None:
+            return None
+        begin = time.monotonic()
+        forced = self._next_forced(req)
+        self.mask_seconds += time.monotonic() - begin
+        return forced
+
+    def _next_forced(self, req: Req) -> int | None:
+        """The one token that a mask leaves, or would; the same whether or not it is appended without a pass."""
+        if req.grammar is None or self._forced is None:
+            return None
+        return self._forced.next_token(req.grammar)
+
     def advance(self, req: Req) -> None:
         """Move a request's cursor past its newest token."""
         if req.grammar is None or req.failure is not None:
             return
         begin = time.monotonic()
-        accepted = req.grammar.advance(req.tokens.last)
-        assert accepted, f"{req.rid}: token {req.tokens.last} was in the mask but the grammar refuses it"
+        try:
+            accepted = req.grammar.advance(req.tokens.last)
+        except GrammarError as error:
+            # The request ends with the next pass.
+            req.failure = _failure(error)
+        else:
+            assert accepted, f"{req.rid}: token {req.tokens.last} was in the mask but the grammar refuses it"
         self.mask_seconds += time.monotonic() - begin
+
+
+def _report(req: Req, compiled: CompiledGrammar) -> GrammarReport:
+    enforced = compiled.enforced
+    relaxed = [(each.path, each.reason) for each in enforced.relaxed] if req.sampling.json_schema_lenient else None
+    return GrammarReport(compiled.compile_seconds, enforced.backend, relaxed)
+
+
+def _failure(error: SglRuntimeError) -> FinishReason:
+    return FinishReason(type="abort", message=error.message, code=error.code)

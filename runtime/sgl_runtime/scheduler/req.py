@@ -4,7 +4,7 @@ from enum import Enum, auto
 from typing import Any
 
 from sgl_runtime.grammar.base import GrammarState
-from sgl_runtime.ipc.messages import FinishReason, TokenizedRequest
+from sgl_runtime.ipc.messages import FinishReason, GrammarReport, TokenizedRequest
 from sgl_runtime.scheduler.logit_rules import LogitRules
 from sgl_runtime.scheduler.stop_search import stop_search
 from sgl_runtime.scheduler.token_sequence import TokenSequence
@@ -37,7 +37,8 @@ class Req:
         slots_changed: The device's slot table must be told the row's first slots anew.
         cached_len: Prompt tokens that were found in the cache when the request first ran.
         grammar: Cursor of its constraint, None without one.
-        grammar_compile_time: Seconds, None without a constraint.
+        grammar_report: How its constraint was compiled, None without one.
+        num_forced: Output tokens that its grammar forced, and that no pass drew.
         stops: Looks for stop strings and regexes in the output; None without any.
         failure: Set when the request cannot go on; it ends with this reason after the step.
     """
@@ -65,7 +66,8 @@ class Req:
         self.cached_len = 0
         self.has_run = False
         self.grammar: GrammarState | None = None
-        self.grammar_compile_time: float | None = None
+        self.grammar_report: GrammarReport | None = None
+        self.num_forced = 0
         self.stops = stop_search(message.sampling.stop, message.stop_automata)
         self.failure: FinishReason | None = None
 
@@ -82,6 +84,11 @@ class Req:
     def num_remaining(self) -> int:
         """Tokens that may still be generated."""
         return self.max_new_tokens - self.num_output
+
+    @property
+    def num_uncomputed(self) -> int:
+        """Tokens whose keys and values are not in the pool: one while it decodes, more after forced tokens."""
+        return len(self.tokens) - self.num_computed
 
     @property
     def num_private(self) -> int:
@@ -120,10 +127,10 @@ class Req:
         """Wait for the grammar."""
         self._move(ReqState.WAITING, ReqState.COMPILING)
 
-    def finish_compiling(self, grammar: GrammarState, *, seconds: float) -> None:
+    def finish_compiling(self, grammar: GrammarState, report: GrammarReport) -> None:
         """The grammar is there; wait for a pass."""
         self._move(ReqState.COMPILING, ReqState.WAITING)
-        self.grammar, self.grammar_compile_time = grammar, seconds
+        self.grammar, self.grammar_report = grammar, report
 
     def start_running(self, *, row: int, node: Any, num_matched: int) -> None:
         """Join a batch with `num_matched` tokens from the prefix cache, whose node is locked."""

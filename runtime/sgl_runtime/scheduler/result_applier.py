@@ -56,6 +56,7 @@ class ResultApplier:
             new_ids = [token_id]
             self._grammars.advance(req)
             verdict = self._stop_checker.check(req)
+            verdict = verdict or self._jump_forward(req, new_ids)
         if verdict is not None:
             self._ledger.release(req)
             req.finish(verdict.reason)
@@ -63,6 +64,20 @@ class ResultApplier:
         if new_ids and req.message.return_logprob:
             logprobs.update(_output_logprobs(output, index))
         return self._delta(req, new_ids, verdict, logprobs)
+
+    def _jump_forward(self, req: Req, new_ids: list[int]) -> StopVerdict | None:
+        """Append the tokens that a grammar forces; the next pass computes them together."""
+        while True:
+            token_id = self._grammars.token_to_append(req)
+            if token_id is None:
+                return None
+            req.append(token_id)
+            req.num_forced += 1
+            new_ids.append(token_id)
+            self._grammars.advance(req)
+            verdict = self._stop_checker.check(req)
+            if verdict is not None:
+                return verdict
 
     def _delta(self, req: Req, new_ids: list[int], verdict: StopVerdict | None, logprobs: dict[str, Any]) -> TokenDelta:
         return TokenDelta(
@@ -72,7 +87,8 @@ class ResultApplier:
             num_trimmed_ids=0 if verdict is None else verdict.num_trimmed_ids,
             prompt_tokens=req.prompt_len,
             cached_tokens=req.cached_len,
-            grammar_compile_time=req.grammar_compile_time,
+            grammar=req.grammar_report,
+            forced_tokens=req.num_forced,
             **logprobs,
         )
 

@@ -1,5 +1,7 @@
 """SlotLedger: how running Reqs take, share and give back slots."""
 
+import numpy as np
+
 from sgl_runtime.cache.cache_pools import CachePools
 from sgl_runtime.cache.prefix_cache import PrefixMatch
 from sgl_runtime.scheduler.req import Req
@@ -41,12 +43,14 @@ class SlotLedger:
         self._publish(req)
         return True
 
-    def extend_by_one(self, reqs: list[Req]) -> None:
-        """A slot for the newest token of each; the caller has made sure that there are enough."""
-        slots = self.pools.allocate(len(reqs))
-        assert slots is not None, f"no {len(reqs)} slots for a decode pass"
-        rows = [req.row for req in reqs]
-        columns = [req.num_computed for req in reqs]
+    def extend(self, reqs: list[Req]) -> None:
+        """Slots for the tokens of each that are not computed; the caller has made sure that there are enough."""
+        counts = np.array([req.num_uncomputed for req in reqs])
+        slots = self.pools.allocate(int(counts.sum()))
+        assert slots is not None, f"no {counts.sum()} slots for a pass over {len(reqs)} requests"
+        rows = np.repeat([req.row for req in reqs], counts)
+        starts = np.cumsum(counts) - counts
+        columns = np.arange(len(rows)) + np.repeat([req.num_computed for req in reqs] - starts, counts)
         self.pools.rows.slots[rows, columns] = slots
 
     def share(self, req: Req) -> None:

@@ -37,6 +37,9 @@ class SchedulerStats:
     def before_extend(self, planned: PlannedPass) -> None:
         """Count a prefill pass; called before its results are applied."""
         first = [req for req in planned.reqs if not req.has_run]
+        if not first:
+            # Forced tokens, or requests that were retracted.
+            return
         prompt, cached = sum(req.prompt_len for req in first), sum(req.cached_len for req in first)
         self.prompt_tokens += prompt
         self.cached_tokens += cached

@@ -35,6 +35,7 @@ _SAMPLING = {
     "choices": "choices",
     "ebnf": "ebnf",
     "structural_tag": "structural_tag",
+    "json_schema_lenient": "json_schema_lenient",
 }
 # Fields of a body that a native one has too.
 _NATIVE = ("rid", "stream", "priority", "lora_path")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sgl_runtime.errors import ERRORS_BY_CODE, SglRuntimeError
-from sgl_runtime.ipc.messages import FinishReason, TextDelta, TokenAlternatives
+from sgl_runtime.ipc.messages import FinishReason, GrammarReport, TextDelta, TokenAlternatives
 from sgl_runtime.server.generate_request import GenerateRequest
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
@@ -124,8 +124,9 @@ class PendingReply:
             "cached_tokens": 0 if last is None else last.cached_tokens,
             "e2e_latency": (self._finished or time.monotonic()) - self._started,
         }
-        if last is not None and last.grammar_compile_time is not None:
-            meta["grammar_compile_time"] = last.grammar_compile_time
+        if last is not None and last.grammar is not None:
+            meta.update(_grammar_fields(last.grammar))
+            meta["forced_tokens"] = last.forced_tokens
         if self.request.return_logprob:
             meta["output_token_logprobs"] = self._triples(self._output.logprobs, self._output.ids)
             meta.update(self._alternatives("output", self._output.alternatives))
@@ -183,6 +184,13 @@ def token_bytes(vocabulary: Vocabulary, token_id: int) -> bytes:
 def token_text(vocabulary: Vocabulary, token_id: int) -> str:
     """The text of one token by itself; a part of a character shows as U+FFFD."""
     return token_bytes(vocabulary, token_id).decode(errors="replace")
+
+
+def _grammar_fields(report: GrammarReport) -> dict[str, Any]:
+    fields: dict[str, Any] = {"grammar_compile_time": report.compile_time, "grammar_backend": report.backend}
+    if report.relaxed is not None:
+        fields["grammar_relaxed"] = [{"path": path, "reason": reason} for path, reason in report.relaxed]
+    return fields
 
 
 def _finish_object(finish: FinishReason, num_output_ids: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fakes.byte_tokenizer import EOS_ID, FIRST_PIECE_ID, VOCABULARY
 from sgl_runtime.detokenizer.detokenizer import Detokenizer
 from sgl_runtime.detokenizer.stop_matcher import StopMatcher
-from sgl_runtime.ipc.messages import DetokenizeStart, FinishReason, Heartbeat, TextDelta, TokenDelta
+from sgl_runtime.ipc.messages import DetokenizeStart, FinishReason, GrammarReport, Heartbeat, TextDelta, TokenDelta
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
 LENGTH = FinishReason(type="length")
@@ -172,13 +172,13 @@ def test_all_facts_of_a_delta_are_carried_through() -> None:
         finish=LENGTH,
         prompt_tokens=7,
         cached_tokens=5,
-        grammar_compile_time=0.5,
+        grammar=GrammarReport(0.5, "fsm"),
         output_logprobs=[-1.0],
         input_logprobs=[None, -2.0],
     )
     (text,) = detokenizer.accept(delta)
     assert isinstance(text, TextDelta)
-    for name in ("rid", "new_ids", "finish", "prompt_tokens", "cached_tokens", "grammar_compile_time"):
+    for name in ("rid", "new_ids", "finish", "prompt_tokens", "cached_tokens", "grammar"):
         assert getattr(text, name) == getattr(delta, name)
     assert (text.output_logprobs, text.input_logprobs) == ([-1.0], [None, -2.0])
 

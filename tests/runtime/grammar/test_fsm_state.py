@@ -3,7 +3,7 @@ import pytest
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.grammar.base import GrammarSpec, GrammarState, GrammarVocabulary
-from sgl_runtime.grammar.compiler import GrammarCompiler
+from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
 
 VOCABULARY = GrammarVocabulary((b"</s>", b"a", b"ab", b"b", b"c", None, b"", b"<e>"), frozenset({0, 7}), 40)
 

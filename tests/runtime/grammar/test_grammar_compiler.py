@@ -2,15 +2,17 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
-from sgl_runtime.grammar.compiler import GrammarCompiler
+from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
 
 SLOW = GrammarSpec("regex", "(?:.*[a-f]){9}(?:.*a.*b.{12}){6}")
+FSM_OF_ANY_SIZE = GrammarConfig(grammar_backend="fsm", max_grammar_states=10_000_000, grammar_compile_timeout=0.3)
 BYTES = GrammarVocabulary((None, *(bytes([byte]) for byte in range(256))), frozenset({0}), 257)
 
 
@@ -61,7 +63,7 @@ def compile_threads() -> set[threading.Thread]:
 
 def test_the_timeout_ends_the_work() -> None:
     before = compile_threads()
-    compiler = GrammarCompiler(BYTES, GrammarConfig(grammar_compile_timeout=0.3, max_grammar_states=10_000_000))
+    compiler = GrammarCompiler(BYTES, FSM_OF_ANY_SIZE)
     start = time.monotonic()
     with pytest.raises(GrammarError, match=r"took longer than 0\.3 seconds"):
         compiler.compile(SLOW)
@@ -84,7 +86,7 @@ def test_an_output_that_the_vocabulary_cannot_spell_is_refused() -> None:
 
 def test_closing_ends_a_compilation_that_runs() -> None:
     before = compile_threads()
-    compiler = GrammarCompiler(BYTES, GrammarConfig(grammar_compile_timeout=60, max_grammar_states=10_000_000))
+    compiler = GrammarCompiler(BYTES, replace(FSM_OF_ANY_SIZE, grammar_compile_timeout=60))
     running = compiler.submit(SLOW)
     while not running.running():
         time.sleep(0.001)

@@ -7,7 +7,7 @@ import pytest
 
 from fakes.scripted_executor import ScriptedExecutor
 from sgl_runtime.composition import assemble_scheduler
-from sgl_runtime.config import CacheConfig, ModelSection, RuntimeConfig, SchedulerConfig
+from sgl_runtime.config import CacheConfig, GrammarConfig, ModelSection, RuntimeConfig, SchedulerConfig
 from sgl_runtime.scheduler.scheduler import Scheduler
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
@@ -34,12 +34,15 @@ def make_bench() -> Iterator[Callable[..., Bench]]:
         context: int = 128,
         drawn: int = 256,
         cached: bool = True,
+        jump_forward: bool = True,
+        encode: Callable[[str], list[int]] | None = None,
         **limits: int,
     ) -> Bench:
         config = RuntimeConfig(
             model=ModelSection(model_path="scripted"),
             cache=CacheConfig(max_total_tokens=num_slots, disable_radix_cache=not cached),
             scheduler=SchedulerConfig(max_running_requests=max_running, **limits),
+            grammar=GrammarConfig(disable_jump_forward=not jump_forward),
         )
         executor = ScriptedExecutor(num_slots=num_slots, num_rows=max_running, context_length=context, num_tokens=drawn)
         scheduler = assemble_scheduler(
@@ -49,6 +52,7 @@ def make_bench() -> Iterator[Callable[..., Bench]]:
             eos_ids=frozenset({EOS}),
             num_logits=NUM_TOKENS,
             context_length=context,
+            encode=encode,
         )
         benches.append(Bench(scheduler, executor))
         return benches[-1]

@@ -51,8 +51,8 @@ _POINTER = r"(/([^~/]|~[01])*)*"
 _RELATIVE_POINTER = rf"(0|[1-9][0-9]*)(#|{_POINTER})"
 
 # Regexes that every dialect reads: plain characters, escapes, classes, counts, groups three deep.
-_REGEX_COUNT = r"([*+?]|\{([0-9]{1,2}(,([1-9][0-9]{2})?)?)\})\??"
-_REGEX_CLASS_ITEM = r"([A-Za-z0-9_ .,:;/@#%&=+*!?$()|]|0-9|1-9|a-z|A-Z|a-f|A-F|\\[dwsDWS.\]\[\\/-])"
+_REGEX_COUNT = r"([*+?]|\{([0-9]{1,2},?|[0-9],[1-9][0-9]|[0-9]{1,2},[1-9][0-9]{2})\})\??"
+_REGEX_CLASS_ITEM = r"([A-Za-z0-9_ .,:;/@#%=+*!?$]|0-9|1-9|a-z|A-Z|a-f|A-F|\\[dwsDWS.\]\[\\/-])"
 _REGEX_ATOM = (
     r"([A-Za-z0-9_ ,:;=@#%&~\"'<>!/.-]|[^\x00-\x7f]|\\[dwsDWS.*+?()\[\]{}|/^$\\]"
     rf"|\[\^?{_REGEX_CLASS_ITEM}+\])"

@@ -5,8 +5,6 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
-from sgl_runtime.grammar.char_dfa import CharDfa
-
 
 class Sized(Protocol):
     """Something that knows how much memory it takes."""
@@ -50,10 +48,3 @@ class SizedCache(Generic[Kept]):
                 _, oldest = self._values.popitem(last=False)
                 self._num_bytes -= oldest.size_bytes
         return made
-
-
-class FragmentCache(SizedCache[CharDfa]):
-    """Automata of strings and numbers, compiled once and used by many schemas."""
-
-    def __init__(self) -> None:
-        super().__init__(64 * 2**20)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.automaton import ByteAutomaton
+from sgl_runtime.grammar.base import RelaxedKeyword
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.json_schema.formula import Formulas
@@ -14,7 +15,9 @@ from sgl_runtime.grammar.json_schema.layout import Layout
 from sgl_runtime.grammar.json_schema.policy import Whitespace
 from sgl_runtime.grammar.json_schema.questions import satisfies
 from sgl_runtime.grammar.json_schema.reader import SchemaReader
+from sgl_runtime.grammar.json_schema.relaxing import LenientSchema
 from sgl_runtime.grammar.json_schema.scalars import Scalars
+from sgl_runtime.grammar.json_schema.schema_node import UnsupportedKeywordError
 from sgl_runtime.grammar.json_schema.value_graph import ValueGraph
 
 _ROOT_LEVEL = 3
@@ -54,10 +57,27 @@ class SchemaFrontEnd:
             GrammarError: the text is malformed, or a keyword is malformed or not supported (the message names its
                 place); or no value satisfies the schema.
         """
+        return self._compile(parse_schema(text), budget)
+
+    def compile_lenient(self, text: str, budget: Budget) -> tuple[ByteAutomaton, tuple[RelaxedKeyword, ...]]:
+        """The automaton of a schema without the keywords that cannot be enforced, and which those are.
+
+        Raises:
+            GrammarError: as for `compile`, but for keywords that are not supported.
+        """
+        schema = LenientSchema(parse_schema(text))
+        while True:
+            budget.spend()
+            try:
+                return self._compile(schema.value, budget), tuple(schema.relaxed)
+            except UnsupportedKeywordError as error:
+                schema.take_out(error.pointer, error.reason)
+
+    def _compile(self, schema: Any, budget: Budget) -> ByteAutomaton:
         builder = AutomatonBuilder(budget)
         end = builder.new_state()
         builder.accept(end)
-        builder.merge(0, self.write_value(parse_schema(text), builder, end, budget), level=_ROOT_LEVEL)
+        builder.merge(0, self.write_value(schema, builder, end, budget), level=_ROOT_LEVEL)
         return builder.build()
 
     def write_value(

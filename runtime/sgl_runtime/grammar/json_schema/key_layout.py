@@ -51,7 +51,10 @@ class KeyLayout:
                 self._builder.add_edge(known, _QUOTE, self._node(names, 0))
             return known
         state = self._builder.new_state()
-        by_name = [entries.get(KeyClass(index), DEAD) for index in range(len(keys.names))]
+        by_name = [DEAD] * len(keys.names)
+        for key, entry in entries.items():
+            if key.name != NO_NAME:
+                by_name[key.name] = entry
         self._builder.add_push(state, _QUOTE, self._callee(keys.names), (other, *by_name))
         return state
 

@@ -18,7 +18,7 @@ ANNOTATIONS = frozenset({
     "$dynamicAnchor", "$recursiveAnchor", "contentEncoding", "contentMediaType", "contentSchema",
 })  # fmt: skip
 
-_ENFORCED = frozenset({
+ENFORCED = frozenset({
     "type", "enum", "const", "anyOf", "oneOf", "allOf", "not", "if", "then", "else",
     "$ref", "$dynamicRef", "$recursiveRef",
     "minLength", "maxLength", "pattern", "format",
@@ -43,7 +43,7 @@ def check_general(node: SchemaNode) -> None:
     """
     for name in node.value:
         if name in _REFUSED:
-            raise node.error(name, "is a keyword that is not supported")
+            raise node.unsupported(name, "is a keyword that is not supported")
 
 
 def named_types(node: SchemaNode) -> list[str] | None:
@@ -64,7 +64,7 @@ def named_types(node: SchemaNode) -> list[str] | None:
 @lru_cache(maxsize=4096)
 def likely_meant(name: str) -> str | None:
     """The keyword with a meaning for instances that an unknown word resembles most, None if it resembles none."""
-    if name in _ENFORCED or name in ANNOTATIONS or name.startswith(_CUSTOM_PREFIXES):
+    if name in ENFORCED or name in ANNOTATIONS or name.startswith(_CUSTOM_PREFIXES):
         return None
-    closest = difflib.get_close_matches(name, sorted(_ENFORCED | ANNOTATIONS), n=1, cutoff=_MISSPELT)
+    closest = difflib.get_close_matches(name, sorted(ENFORCED | ANNOTATIONS), n=1, cutoff=_MISSPELT)
     return closest[0] if closest and closest[0] not in ANNOTATIONS else None

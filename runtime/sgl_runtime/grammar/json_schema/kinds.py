@@ -48,4 +48,9 @@ def only(kinds: Iterable[int]) -> ByKind:
 
 def about(kind: int, formula: Formula) -> ByKind:
     """A formula about one kind; values of the other kinds are free."""
-    return ANY_VALUE[:kind] + (formula,) + ANY_VALUE[kind + 1 :]
+    return (*ANY_VALUE[:kind], formula, *ANY_VALUE[kind + 1 :])
+
+
+def only_kind(kind: int, formula: Formula) -> ByKind:
+    """A formula about one kind; values of the other kinds are refused."""
+    return (*NO_VALUE[:kind], formula, *NO_VALUE[kind + 1 :])

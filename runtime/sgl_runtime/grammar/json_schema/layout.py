@@ -6,6 +6,7 @@ from sgl_runtime.grammar.automaton import DEAD
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.json_schema.callees import Callee, CalleeState
 from sgl_runtime.grammar.json_schema.key_layout import KeyLayout
 from sgl_runtime.grammar.json_schema.kinds import ARRAY, KINDS, NUM_WORDS
 from sgl_runtime.grammar.json_schema.policy import GAP_LEVEL, Whitespace, WhitespacePolicy
@@ -13,7 +14,7 @@ from sgl_runtime.grammar.json_schema.questions import Question
 from sgl_runtime.grammar.json_schema.rules import KeyClass
 from sgl_runtime.grammar.json_schema.scalars import Scalars
 from sgl_runtime.grammar.json_schema.string_layout import StringLayout
-from sgl_runtime.grammar.json_schema.value_graph import Callee, CalleeState, ValueGraph
+from sgl_runtime.grammar.json_schema.value_graph import ValueGraph
 
 _QUOTE, _COMMA, _COLON = b'",:'
 _START_LEVEL = GAP_LEVEL + 1
@@ -48,6 +49,8 @@ class Layout:
         self._keys = KeyLayout(builder, self._strings, scalars)
         self._values: dict[tuple[Question, Returns], int] = {}
         self._entries: dict[tuple[Question, Returns], int] = {}
+        # The same by transition, which states of a callee share.
+        self._entries_of: dict[int, int] = {}
         self._words: dict[tuple[bytes, int], int] = {}
         self._starts: dict[int, int] = {}
         self._behind: dict[tuple[int, int], int] = {}
@@ -144,7 +147,11 @@ class Layout:
         entries: dict[KeyClass, int] = {}
         for transition in node.transitions:
             assert transition.key is not None
-            entries[transition.key] = self._entry(transition.question, self._returns(number, transition.targets))
+            entry = self._entries_of.get(id(transition))
+            if entry is None:
+                returns = self._returns(number, transition.targets)
+                entry = self._entries_of[id(transition)] = self._entry(transition.question, returns)
+            entries[transition.key] = entry
         assert callee.keys is not None
         return self._keys.start(callee.keys, entries)
 

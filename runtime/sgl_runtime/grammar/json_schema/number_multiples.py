@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from sgl_runtime.errors import GrammarError
-from sgl_runtime.grammar.budget import Budget
+from sgl_runtime.grammar.budget import Budget, BudgetError
 from sgl_runtime.grammar.graph import Indices, distinct_rows
 from sgl_runtime.grammar.json_schema.number_text import MINUS, NUM_SYMBOLS, POINT
 from sgl_runtime.grammar.product import Part, with_reach
@@ -71,7 +71,7 @@ def multiples_part(divisor: Divisor, budget: Budget) -> Part:
     size, places = divisor.numerator, divisor.places
     broken = size * (places + 2)
     if broken > budget.max_states:
-        raise GrammarError(
+        raise BudgetError(
             f"json_schema: multipleOf {Decimal(size).scaleb(-places)} takes more than {budget.max_states}"
             " automaton states (max_grammar_states)"
         )
@@ -160,9 +160,13 @@ class _States:
         return with_reach(table.astype(np.int32), np.concatenate(self._marks).astype(np.int32))
 
 
-def long_number_part() -> Part:
-    """Mark 0 for plain numbers with at most `EXACT_DIGITS` digits, 1 for longer ones."""
+def length_part(places: int) -> Part:
+    """How many digits a plain number has: mark 0 for at most `EXACT_DIGITS` - places, 1 for at most `EXACT_DIGITS`.
+
+    Longer numbers have mark 2.
+    """
     states = np.arange(EXACT_DIGITS + 2, dtype=np.int32)
     table = np.repeat(states[:, None], NUM_SYMBOLS, axis=1)
     table[:, :10] = np.minimum(states + 1, EXACT_DIGITS + 1)[:, None]
-    return with_reach(table, (states > EXACT_DIGITS).astype(np.int32))
+    limits = np.array([max(EXACT_DIGITS - places, 0), EXACT_DIGITS])
+    return with_reach(table, np.searchsorted(limits, states).astype(np.int32))

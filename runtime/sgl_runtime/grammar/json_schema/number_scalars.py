@@ -7,7 +7,7 @@ to 64-bit floats; where the two differ the answer is unknown.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from sgl_runtime.grammar.json_schema.number_bounds import MAX_RANGES, Places, wi
 from sgl_runtime.grammar.json_schema.number_multiples import (
     Divisor,
     even_division_part,
-    long_number_part,
+    length_part,
     multiples_part,
 )
 from sgl_runtime.grammar.json_schema.number_text import SYMBOL_OF, Shape, symbols_of, syntax_part
@@ -30,6 +30,8 @@ from sgl_runtime.grammar.minimize import minimize_labelled
 from sgl_runtime.grammar.product import Part, labelled_product
 
 _FLOAT_WHOLES = 2**53
+_ONE = Decimal(1)
+_EXACT = Context(prec=1000)
 _LONG = Decimal("1e15")
 _SMALLEST_DIVISOR = Decimal("1e-3")
 
@@ -104,12 +106,14 @@ class _Question:
         needs_length = bool(excluded)
         for atom, can_be_false in ranges:
             wanted = [] if atom.multiple_of is None else [atom.multiple_of]
-            for value in [*wanted, *([Decimal(1)] if atom.is_integer and can_be_false else [])]:
-                if value not in self._divisors:
-                    self._divisors[value] = self._divisor(value, budget)
-                needs_length = needs_length or can_be_false or not atom.is_integer
-                needs_length = needs_length or not self._divisors[value].divisor.is_exact
-        self._length_at = self._add(long_number_part()) if needs_length else -1
+            for value in [*wanted, *([_ONE] if atom.is_integer and can_be_false else [])]:
+                divisor = self._divisor(value, budget)
+                if not divisor.is_exact and not atom.is_integer:
+                    self._divisor(_ONE, budget)
+                needs_length = needs_length or can_be_false or not (atom.is_integer and divisor.is_exact)
+        # A quotient is exact to about 15 digits, those of the divisor's places among them.
+        places = max((known.divisor.places for known in self._divisors.values()), default=0)
+        self._length_at = self._add(length_part(places)) if needs_length else -1
 
     def marks(self, text: str) -> tuple[int, ...]:
         """The marks of a text."""
@@ -140,15 +144,18 @@ class _Question:
         self.parts.append(part)
         return len(self.parts) - 1
 
-    def _divisor(self, value: Decimal, budget: Budget) -> "_DivisorMarks":
-        divisor = Divisor.of(value)
-        exact_at = self._add(multiples_part(divisor, budget))
-        return _DivisorMarks(
-            divisor, exact_at, -1 if divisor.is_exact else self._add(even_division_part(divisor, budget))
-        )
+    def _divisor(self, value: Decimal, budget: Budget) -> Divisor:
+        """A divisor, with the parts that know it."""
+        if value not in self._divisors:
+            divisor = Divisor.of(value)
+            exact_at = self._add(multiples_part(divisor, budget))
+            even_at = -1 if divisor.is_exact else self._add(even_division_part(divisor, budget))
+            self._divisors[value] = _DivisorMarks(divisor, exact_at, even_at)
+        return self._divisors[value].divisor
 
-    def _is_long(self, marks: tuple[int, ...]) -> bool:
-        return self._length_at < 0 or marks[self._length_at] == 1
+    def _is_long(self, marks: tuple[int, ...], *, in_quotients: bool = False) -> bool:
+        """Whether a number has too many digits for a float; `in_quotients`, for a float that it is divided to."""
+        return self._length_at < 0 or marks[self._length_at] > (0 if in_quotients else 1)
 
     def _range(self, atom: NumberRange, marks: tuple[int, ...], *, can_be_false: bool) -> Truth:
         shape = marks[0]
@@ -160,7 +167,7 @@ class _Question:
         if atom.low is not None or atom.high is not None:
             truths.append(self._bounds(atom, marks))
         if atom.is_integer and shape != Shape.INTEGER:
-            truths.append(self._multiple(Decimal(1), marks) if can_be_false else FALSE)
+            truths.append(self._multiple(_ONE, marks) if can_be_false else FALSE)
             # To some drafts of JSON Schema 1.0 is an integer, to others it is not.
             truths[-1] = UNKNOWN if truths[-1] == TRUE else truths[-1]
         if atom.multiple_of is not None:
@@ -184,13 +191,15 @@ class _Question:
             return FALSE if value >= _SMALLEST_DIVISOR else UNKNOWN
         known = self._divisors[value]
         if marks[known.exact_at] == 0:
-            return UNKNOWN if self._is_long(marks) else FALSE
+            return UNKNOWN if self._is_long(marks, in_quotients=True) else FALSE
         if known.divisor.is_exact:
             agrees = marks[0] == Shape.INTEGER or not self._is_long(marks)
         elif known.even_at >= 0 and marks[known.even_at] == 1:
             agrees = True
         else:
-            agrees = marks[0] == Shape.INTEGER and known.divisor.keeps_whole and not self._is_long(marks)
+            whole = self._divisors.get(_ONE)
+            is_whole = marks[0] == Shape.INTEGER or (whole is not None and marks[whole.exact_at] == 1)
+            agrees = is_whole and known.divisor.keeps_whole and not self._is_long(marks)
         return TRUE if agrees else UNKNOWN
 
     def _is_one_of(
@@ -218,9 +227,11 @@ class _DivisorMarks:
 
 
 def _printed(value: Decimal) -> set[str]:
-    """How programs print a number: as an integer, as a float, or both."""
+    """How programs print a number: as an integer, as a float (with or without an exponent), or as both."""
     as_float = repr(float(value))
     texts = {as_float} if Decimal(as_float) == value else {f"{value:f}"}
-    if value == value.to_integral_value() and (abs(value) <= _FLOAT_WHOLES or value.as_tuple().exponent == 0):
+    if value != value.to_integral_value():
+        texts.add(f"{value.normalize(_EXACT):f}")
+    elif abs(value) <= _FLOAT_WHOLES or value.as_tuple().exponent == 0:
         texts.add(str(int(value)))
     return texts - {"-0", "-0.0"}

@@ -67,7 +67,7 @@ class ContainerReader:
         if self._flag(node, "uniqueItems") and (most is None or most > 1):
             parts.append(self._formulas.atom(Unique(node.child_pointer("uniqueItems"))))
         if schema.get("unevaluatedItems", True) not in (True, {}):
-            raise node.error("unevaluatedItems", "is a keyword that is not supported")
+            raise node.unsupported("unevaluatedItems", "is a keyword that is not supported")
         return self._formulas.all_of(parts)
 
     def object(self, node: SchemaNode, allowed: Names | None) -> Formula:
@@ -175,7 +175,7 @@ class ContainerReader:
         if schema["unevaluatedProperties"] in (True, {}):
             return ANYTHING, listed
         if applicators & set(schema):
-            raise node.error(
+            raise node.unsupported(
                 "unevaluatedProperties", f"is not supported beside {sorted(applicators & set(schema))[0]!r}"
             )
         return self._child(node.child("unevaluatedProperties"), allowed), listed

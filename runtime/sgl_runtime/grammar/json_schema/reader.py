@@ -30,6 +30,7 @@ from sgl_runtime.grammar.json_schema.kinds import (
     exactly_one_value,
     no_value,
     only,
+    only_kind,
 )
 from sgl_runtime.grammar.json_schema.literals import string_text
 from sgl_runtime.grammar.json_schema.numbers import NumberRange, NumberValues
@@ -245,9 +246,9 @@ class SchemaReader:
         for text in strings:
             string_text(text)
         if strings:
-            parts.append(NO_VALUE[:STRING] + (self.formulas.atom(StringValues(strings)),) + NO_VALUE[STRING + 1 :])
+            parts.append(only_kind(STRING, self.formulas.atom(StringValues(strings))))
         if numbers:
-            parts.append(NO_VALUE[:NUMBER] + (self.formulas.atom(NumberValues(numbers)),) + NO_VALUE[NUMBER + 1 :])
+            parts.append(only_kind(NUMBER, self.formulas.atom(NumberValues(numbers))))
         return any_value(self.formulas, parts)
 
     def const(self, value: Any, node: SchemaNode | None = None) -> ByKind:

@@ -60,12 +60,14 @@ class References:
         places = self._named_places()
         address, fragment = urldefrag(urljoin(self._base_of(node), reference))
         if keyword != "$ref" and not (keyword == "$recursiveRef" or len(self._dynamic_anchors(fragment)) == 1):
-            raise node.error(keyword, f"is {reference!r}, whose meaning depends on where it is used: not supported")
+            raise node.unsupported(
+                keyword, f"is {reference!r}, whose meaning depends on where it is used: not supported"
+            )
         if not fragment.startswith("/") and fragment and f"{address}#{fragment}" in places:
             return places[f"{address}#{fragment}"]
         if address in places:
             return self._below(places[address], f"#{fragment}", node, keyword)
-        raise node.error(keyword, f"is {reference!r}; only references inside the schema are supported")
+        raise node.unsupported(keyword, f"is {reference!r}; only references inside the schema are supported")
 
     def names_at(self, node: SchemaNode, *, without: tuple[str, ...] = ()) -> tuple[str, ...]:
         """The properties that the schemas which hold at the place of a subschema speak of, in their order.
@@ -80,7 +82,7 @@ class References:
             for each in self._in_place(node, set(without)):
                 for keyword, container in _NAMING:
                     named = each.value.get(keyword)
-                    if isinstance(named, container):
+                    if isinstance(named, container) and isinstance(named, dict | list):
                         names.update((name, None) for name in named if isinstance(name, str))
             known = self._names[node.pointer, without] = tuple(names)
         return known

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.json_schema.atoms import (
     ANYTHING,
     Contains,
@@ -27,6 +26,7 @@ from sgl_runtime.grammar.json_schema.kinds import ANY_VALUE, NO_VALUE, NUMBER, S
 from sgl_runtime.grammar.json_schema.numbers import NumberValues
 from sgl_runtime.grammar.json_schema.questions import Truths
 from sgl_runtime.grammar.json_schema.reader import SchemaReader
+from sgl_runtime.grammar.json_schema.schema_node import UnsupportedKeywordError
 from sgl_runtime.grammar.json_schema.strings import StringValues
 
 Formulae = tuple[Formula, ...]
@@ -96,7 +96,7 @@ class ArrayRules:
         """What the next item asks, and leads to.
 
         Raises:
-            GrammarError: items must be unique and there is no end to what they may be.
+            UnsupportedKeywordError: items must be unique and there is no end to what they may be.
         """
         asked = _Asked()
         after: dict[Formula, _After] = {}
@@ -142,8 +142,8 @@ class ArrayRules:
         for kind in range(NUMBER, len(value)):
             listed = _listed_values(self._formulas, value[kind]) if kind in (NUMBER, STRING) else None
             if listed is None and value[kind] != FALSE:
-                raise GrammarError(
-                    f"json_schema: {unique.place} can be enforced only where the items are listed (enum, const, boolean)"
+                raise UnsupportedKeywordError(
+                    unique.place, "can be enforced only where items are listed (enum, const, boolean)"
                 )
             found += listed or []
         return found

@@ -3,9 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from sgl_runtime.errors import GrammarError
+
+
+class UnsupportedKeywordError(GrammarError):
+    """A keyword means something that cannot be enforced.
+
+    Args:
+        pointer: The keyword's JSON pointer.
+        reason: Why, as the rest of a sentence about it.
+    """
+
+    def __init__(self, pointer: str, reason: str) -> None:
+        super().__init__(f"json_schema: {pointer} {reason}")
+        self.pointer = pointer
+        self.reason = reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +44,10 @@ class SchemaNode:
     def error(self, keyword: str, complaint: str) -> GrammarError:
         """The error for one keyword of this subschema."""
         return GrammarError(f"json_schema: {self.child_pointer(keyword)} {complaint}")
+
+    def unsupported(self, keyword: str, reason: str) -> UnsupportedKeywordError:
+        """The error for a keyword of this subschema that cannot be enforced."""
+        return UnsupportedKeywordError(self.child_pointer(keyword), reason)
 
     def child_pointer(self, keyword: str) -> str:
         """The JSON pointer of a keyword."""
@@ -72,24 +89,3 @@ class SchemaNode:
         if not isinstance(value, list):
             raise self.error(keyword, "must be a list of schemas")
         return [self.child(keyword, index) for index in range(len(value))]
-
-
-def resolve(root: Any, node: SchemaNode) -> SchemaNode:
-    """The subschema that a `$ref` names.
-
-    Raises:
-        GrammarError: the reference is not local or leads nowhere.
-    """
-    reference = node.value["$ref"]
-    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-        raise node.error("$ref", f"is {reference!r}; only references inside the schema (#/...) are supported")
-    target = SchemaNode(root, "#")
-    for part in reference.split("/")[1:]:
-        key = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(target.value, dict) and key in target.value:
-            target = target.child(key)
-        elif isinstance(target.value, list) and key.isdecimal() and int(key) < len(target.value):
-            target = target.child(int(key))
-        else:
-            raise node.error("$ref", f"is {reference!r}, which names nothing in the schema")
-    return target

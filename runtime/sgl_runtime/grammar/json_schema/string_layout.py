@@ -4,11 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.grammar.automaton import DEAD
-from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.budget import Budget
+from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.json_schema.scalar_answers import CountedStrings
 from sgl_runtime.grammar.json_schema.scalars import Scalars
-from sgl_runtime.grammar.json_schema.value_graph import CountedStrings
 
 _QUOTE = ord('"')
 

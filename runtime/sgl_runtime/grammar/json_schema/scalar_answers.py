@@ -1,0 +1,99 @@
+"""ScalarAnswers: the strings and numbers that have an answer to a question."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sgl_runtime.errors import GrammarError
+from sgl_runtime.grammar.budget import Budget, BudgetError
+from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.json_schema.kinds import NUMBER, STRING
+from sgl_runtime.grammar.json_schema.questions import Question, Truths, narrowed
+from sgl_runtime.grammar.json_schema.reader import SchemaReader
+from sgl_runtime.grammar.json_schema.scalars import Scalars
+from sgl_runtime.grammar.json_schema.strings import StringShape
+
+MAX_COUNTED = 16_384
+"""Strings of which no more than the length is asked are made no longer than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedStrings:
+    """Strings of some lengths.
+
+    Attributes:
+        least, most: Limits on the number of characters; no upper one when `most` is None.
+        label: Their label.
+    """
+
+    least: int
+    most: int | None
+    label: int
+
+
+class ScalarAnswers:
+    """Finds strings and numbers.
+
+    Args:
+        reader: Knows the formulas, and where atoms were read.
+        scalars: Automata of strings and numbers.
+        budget: Limits them.
+    """
+
+    def __init__(self, reader: SchemaReader, scalars: Scalars, budget: Budget) -> None:
+        self._formulas = reader.formulas
+        self._reader = reader
+        self._scalars = scalars
+        self._budget = budget
+
+    def numbers(self, question: Question) -> ByteFragment | None:
+        """Numbers with their labels, None where there are none."""
+        return self._scalar(question, NUMBER)
+
+    def strings(self, question: Question) -> ByteFragment | None:
+        """What stands between the quotes of strings, with their labels; None where there are none."""
+        return self._scalar(question, STRING)
+
+    def _scalar(self, question: Question, kind: int) -> ByteFragment | None:
+        formulas, labels = narrowed([value[kind] for value in question.values], question.labels)
+        if not labels:
+            return None
+        atoms = self._formulas.atoms_of(formulas)
+        by_truths = dict(labels)
+
+        def label_of(truths: Truths) -> int:
+            truth_of = dict(zip(atoms, truths, strict=True))
+            found = tuple(self._formulas.holds(formula, truth_of.__getitem__) for formula in formulas)
+            return by_truths.get(found, -1)
+
+        payloads: tuple[Any, ...] = tuple(self._formulas.payload(atom) for atom in atoms)
+        make: Any = self._scalars.strings if kind == STRING else self._scalars.numbers
+        try:
+            fragment: ByteFragment = make(payloads, label_of, self._budget)
+        except GrammarError as error:
+            raise self._with_place(error, payloads) from None
+        return None if fragment.is_empty else fragment
+
+    def _with_place(self, error: GrammarError, payloads: tuple[Any, ...]) -> GrammarError:
+        """An error about one of some atoms, with the place where that was read if it can be found."""
+        for payload in payloads:
+            node = self._reader.places.get(payload) if isinstance(payload, StringShape) else None
+            if node is not None and (len(payloads) == 1 or payload.pattern is not None):
+                at_fault = next(name for name in ("pattern", "format", "maxLength", "minLength") if name in node.value)
+                reason = f"cannot be enforced: {error.message}"
+                if isinstance(error, BudgetError):
+                    return BudgetError(f"json_schema: {node.child_pointer(at_fault)} {reason}")
+                return node.unsupported(at_fault, reason)
+        return error
+
+    def counted(self, question: Question) -> CountedStrings | None:
+        """Strings of which no more than the length is asked, None where more is."""
+        formulas, labels = narrowed([value[STRING] for value in question.values], question.labels)
+        if len(formulas) != 1 or len(labels) != 1 or not labels[0][0][0]:
+            return None
+        shape = self._formulas.payload(formulas[0]) if formulas[0] > 0 else None
+        if not isinstance(shape, StringShape) or shape.pattern is not None or shape.format is not None:
+            return None
+        if shape.most is not None and shape.most < shape.least:
+            return None
+        most = None if shape.most is None else min(shape.most, max(MAX_COUNTED, shape.least))
+        return CountedStrings(shape.least, most, labels[0][1])
