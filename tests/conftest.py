@@ -1,16 +1,25 @@
 """Fixtures shared by all tests, and the selection of what runs by default."""
 
 import logging
+import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from sgl_runtime.config import bound_thread_spinning
+from sgl_runtime.config import bound_thread_spinning, cache_folder
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# What tests compile stays out of the user's cache folder; tokenizers that were converted there are used.
+_CACHE = tempfile.TemporaryDirectory(prefix="sgl-tests-")
+_TOKENIZERS = cache_folder() / "tokenizers"
+_TOKENIZERS.mkdir(parents=True, exist_ok=True)
+(Path(_CACHE.name) / "tokenizers").symlink_to(_TOKENIZERS)
+os.environ["SGL_CACHE_DIR"] = _CACHE.name
 
 # Before any test loads torch: tests run beside the processes that they start.
 bound_thread_spinning()

@@ -208,6 +208,13 @@ def test_batch_answers_in_order(call: Call) -> None:
 def test_constraint_tells_its_compile_time(call: Call) -> None:
     reply = generate(call, text="say:a", sampling_params={"regex": "a"})
     assert reply["meta_info"]["grammar_compile_time"] == 0.25
+    assert reply["meta_info"]["grammar_backend"] == "fsm"
+    assert "grammar_relaxed" not in reply["meta_info"]
+
+
+def test_a_lenient_request_is_told_what_is_not_enforced(call: Call) -> None:
+    reply = generate(call, text="say:a", sampling_params={"json_schema": {}, "json_schema_lenient": True})
+    assert reply["meta_info"]["grammar_relaxed"] == [{"path": "#/x", "reason": "is not enforced"}]
 
 
 WRONG = [
@@ -261,16 +268,10 @@ WRONG = [
         "must not match the empty text",
     ),
     (
-        {"text": "a", "sampling_params": {"ebnf": "root ::= x"}},
-        "sampling_params.ebnf",
+        {"text": "a", "sampling_params": {"json_schema_lenient": True, "regex": "a"}},
+        "sampling_params.json_schema_lenient",
         "invalid_request",
-        "ebnf is not supported; this server enforces choices, regex, json_schema",
-    ),
-    (
-        {"text": "a", "sampling_params": {"structural_tag": {"structures": []}}},
-        "sampling_params.structural_tag",
-        "invalid_request",
-        "structural_tag is not supported",
+        "is set without json_schema",
     ),
     (
         {"text": "a", "return_logprob": True, "logprob_start_len": 9},

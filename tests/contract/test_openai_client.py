@@ -206,7 +206,7 @@ WRONG = [
     ("completions", {"prompt": "a" * 300}, "prompt", "has 301 tokens; the context holds 200"),
     ("completions", {"prompt": "a", "logprobs": 21}, "logprobs", "logprobs is 21; it must be an integer from 0 to 20"),
     ("completions", {"prompt": "a", "lora_path": "x"}, "lora_path", "has no adapters"),
-    ("completions", {"prompt": "a", "ebnf": "root ::= x"}, "ebnf", "this server enforces choices, regex"),
+    ("completions", {"prompt": "a", "json_schema_lenient": True}, "json_schema_lenient", "is set without json_schema"),
     ("completions", {"prompt": "a", "stop_regex": "("}, "stop_regex", "stop_regex '(': regex:"),
     ("completions", {"prompt": "a", "echo": True}, "echo", "it must be False: nothing else is supported"),
     ("completions", {"prompt": "a", "regex": "("}, "regex", "unclosed group"),

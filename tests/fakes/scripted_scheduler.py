@@ -28,6 +28,7 @@ from sgl_runtime.ipc.messages import (
     TokenDelta,
     TokenizedRequest,
 )
+from sgl_runtime.sampling_params import SamplingParams
 from sgl_runtime.scheduler.stop_search import StopSearch
 
 
@@ -150,7 +151,7 @@ class ScriptedScheduler:
             num_trimmed_ids=num_trimmed_ids,
             prompt_tokens=len(message.input_ids),
             cached_tokens=3,
-            grammar=GrammarReport(0.25, "fsm") if message.sampling.grammar_kind else None,
+            grammar=_grammar_report(message.sampling),
             output_logprobs=[-0.5] * len(ids) if message.return_logprob else None,
             input_logprobs=[-float(position) if position else None for position in scored] or None,
             output_alternatives=[alternatives(message, token_id, -0.5) for token_id in ids],
@@ -164,3 +165,8 @@ class ScriptedScheduler:
 def alternatives(message: TokenizedRequest, token_id: int, logprob: float) -> TokenAlternatives:
     top = [(logprob - step, (token_id + step) % EOS_ID) for step in range(message.top_logprobs_num)]
     return TokenAlternatives(top, [-float(probe) for probe in message.token_ids_logprob])
+
+
+def _grammar_report(sampling: SamplingParams) -> GrammarReport | None:
+    relaxed = [("#/x", "is not enforced")] if sampling.json_schema_lenient else None
+    return GrammarReport(0.25, "fsm", relaxed) if sampling.grammar_kind else None

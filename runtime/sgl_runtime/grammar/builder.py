@@ -30,6 +30,8 @@ class AutomatonBuilder:
         # Special edges made together: the first number, targets, arguments.
         self._special_runs: list[tuple[int, NDArray[np.int32], NDArray[np.int32]]] = []
         self._edge_runs: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
+        # What `add_counting` was given, and the first of its special edges.
+        self._counting_runs: list[tuple[int, int, ByteFragment, NDArray[np.int32], int]] = []
         self._returns: list[int] = []
         self._return_slices: dict[tuple[int, ...], int] = {}
         self._copies: list[tuple[int, ByteFragment]] = []
@@ -75,28 +77,22 @@ class AutomatonBuilder:
         entries = np.full(len(states), self._special(-1, label), dtype=np.int32)
         self._edge_runs.append((states * _NUM_BYTES + data, entries))
 
-    def add_counting_pushes(self, first: int, count: int, callees: NDArray[np.int32]) -> None:
-        """Edges from `count` consecutive states into callees, each of which leads on to the state after the next one.
+    def add_counting(self, first: int, count: int, fragment: ByteFragment, callees: NDArray[np.int32]) -> None:
+        """Edges with which consecutive states count characters.
 
         Args:
             first: The first state.
-            count: How many there are; the last leads to the one behind it, too.
-            callees: (256,) int32, the callee's state by byte; DEAD for none.
+            count: How many states there are before the last one, which gets no edges.
+            fragment: Spells characters: bytes that lead back to its start are whole ones.
+            callees: (256,) int32, the state that reads on behind the first byte of a longer character; DEAD for none.
         """
-        data = np.flatnonzero(callees >= 0)
-        states, _ = np.unique(callees[data], return_inverse=True)
+        kinds = np.unique(callees[callees >= 0])
         place = len(self._returns)
         self._returns += range(first + 1, first + count + 1)
-        kinds = np.searchsorted(states, callees[data])
-        rows = np.arange(count, dtype=np.int64)
-        targets = np.tile(states, count).astype(np.int32)
-        arguments = (place + np.repeat(rows, len(states))).astype(np.int32)
-        number = self._num_specials
-        self._special_runs.append((number, targets, arguments))
-        self._num_specials += len(targets)
-        entries = FIRST_SPECIAL - (number + rows[:, None] * len(states) + kinds)
-        places = (first + rows[:, None]) * _NUM_BYTES + data
-        self._edge_runs.append((places.ravel(), entries.astype(np.int32).ravel()))
+        arguments = (place + np.repeat(np.arange(count), len(kinds))).astype(np.int32)
+        self._special_runs.append((self._num_specials, np.tile(kinds, count).astype(np.int32), arguments))
+        self._counting_runs.append((first, count, fragment, callees, self._num_specials))
+        self._num_specials += count * len(kinds)
 
     def add_text(self, state: int, text: bytes) -> int:
         """A chain of new states that spells a text; returns the last."""
@@ -145,6 +141,11 @@ class AutomatonBuilder:
         for first, fragment in self._copies:
             rows = fragment.table[:, kept_bytes]
             np.add(rows, first, out=table[first : first + len(rows)], where=rows >= 0)
+        for first, count, fragment, callees, number in self._counting_runs:
+            rows, own = table[first : first + count], callees[kept_bytes]
+            rows[:, fragment.table[0, kept_bytes] == 0] = np.arange(first + 1, first + count + 1)[:, None]
+            kinds, kind = np.unique(own[own >= 0], return_inverse=True)
+            rows[:, own >= 0] = FIRST_SPECIAL - number - np.arange(count)[:, None] * len(kinds) - kind
         flat = table.reshape(-1)
         for places, entries in [(np.array(self._places), np.array(self._entries)), *self._edge_runs]:
             if len(places):
@@ -176,6 +177,7 @@ class AutomatonBuilder:
         """The class of each byte, and a byte of each class: no fragment and no edge tells bytes of a class apart."""
         fragments = {id(fragment): fragment for _, fragment in self._copies}
         classes = np.zeros(_NUM_BYTES, dtype=np.int64)
+        fragments |= {id(fragment): fragment for _, _, fragment, _, _ in self._counting_runs}
         for fragment in fragments.values():
             _, classes = np.unique(classes * _NUM_BYTES + fragment.byte_classes, return_inverse=True)
         alone = np.unique(np.array(self._places, dtype=np.int64) % _NUM_BYTES)

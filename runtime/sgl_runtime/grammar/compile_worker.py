@@ -108,7 +108,8 @@ def _reply(task: Task, spec: GrammarSpec, config: GrammarConfig) -> bytes:
         return pack({"error": error.message, "is_budget": isinstance(error, BudgetError), "is_spent": False}, {})
     except MemoryError:
         # The reply itself needs some.
-        _limit_memory(resource.RLIM_INFINITY)
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
         message = (
             f"compiling the grammar needs more than {config.grammar_compile_memory} MiB of memory"
             " (grammar_compile_memory)"
@@ -119,11 +120,8 @@ def _reply(task: Task, spec: GrammarSpec, config: GrammarConfig) -> bytes:
 
 def _limit_memory(size_bytes: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if resource.RLIM_INFINITY not in (hard, size_bytes):
-        size_bytes = min(size_bytes, hard)
-    elif size_bytes == resource.RLIM_INFINITY:
-        size_bytes = hard
-    resource.setrlimit(resource.RLIMIT_DATA, (size_bytes, hard))
+    soft = size_bytes if hard == resource.RLIM_INFINITY else min(size_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 @contextmanager

@@ -131,6 +131,8 @@ class LlguidanceState:
         """The tokens that may come, without those that end the output."""
         if self._row is None:
             row = np.zeros(self._vocabulary.num_mask_words, dtype=np.int32)
+            if self._matcher.is_error():
+                raise matcher_error(self._matcher, self._kind)
             if not self._matcher.is_stopped():
                 found = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.int32)
                 if self._matcher.is_error():

@@ -18,7 +18,9 @@ from sgl_runtime.grammar.neutral_regex import neutral_regex, neutral_text
 from sgl_runtime.grammar.regex import whole_tree
 from sgl_runtime.grammar.structural_tags import read_structural_tag
 
-LIMITS = LLParserLimits(verbose_errors=False)
+# An item takes some 7 us: the masks of the most ambiguous grammars stay about a tenth of a second.
+LIMITS = LLParserLimits(step_max_items=20_000, verbose_errors=False)
+_DEAD_END = "NoExtension"
 
 # Without `no_forcing` a mask holds one token where some bytes are forced, and the search for forced bytes has no end
 # for a grammar in which they never end.  A later directive wins, so that a request cannot turn it off.
@@ -56,17 +58,19 @@ def check_matcher(matcher: LLMatcher, kind: str) -> None:
     if not matcher.is_error():
         # A grammar may pass a limit only when the first mask is made.
         matcher.compute_bitmask()
+    if matcher.is_error() and matcher.get_error().startswith(_DEAD_END):
+        raise GrammarError(f"no output at all satisfies this {kind}")
     if matcher.is_error():
         raise matcher_error(matcher, kind)
-    if matcher.is_stopped() and not matcher.is_accepting():
-        raise GrammarError(f"no output at all satisfies this {kind}")
 
 
 def matcher_error(matcher: LLMatcher, kind: str) -> GrammarError:
     """What a matcher says is wrong, as one line without excerpts of the grammar."""
+    if matcher.get_error().startswith(_DEAD_END):
+        return GrammarError("no token of this model can continue the constrained output")
     text = matcher.get_error().partition("<backtrace>")[0].partition("<non-verbose/>")[0]
     lines = [line.strip() for line in text.splitlines() if not _SOURCE_LINE.match(line)]
-    message = " ".join(line for line in lines if line and line != "^") or "no token of the model can follow"
+    message = " ".join(line for line in lines if line and line != "^")
     return GrammarError(one_line(f"{kind}: llguidance: {message}"))
 
 

@@ -5,17 +5,18 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import psutil
 import pytest
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
+from sgl_runtime.grammar.automaton_record import from_record
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
 from sgl_runtime.grammar.budget import BudgetError
 from sgl_runtime.grammar.compile_worker import WorkerSetup
 from sgl_runtime.grammar.compile_workers import CompileWorkers
+from sgl_runtime.grammar.compiler import compile_automaton
 from sgl_runtime.grammar.grammar_compiler import GrammarCompiler, vocabulary_arrays
 from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
 
@@ -114,13 +115,11 @@ def test_heavy_compilations_hold_nobody_back() -> None:
     assert all("runtime ends" in str(future.exception()) for future in heavy)
 
 
-def test_what_a_worker_made_is_what_is_made_here() -> None:
+def test_what_a_worker_made_is_what_is_made_here(workers: CompileWorkers) -> None:
     schema = {"type": "array", "items": {"properties": {"a": {"type": "string"}, "b": {"maxLength": 30}}}}
     spec = GrammarSpec("json_schema", json.dumps(schema))
-    compiler = GrammarCompiler(BYTES, replace(GrammarConfig(), grammar_backend="fsm"))
-    here = compiler.compile_now(spec).automaton
-    there = compiler._backend.compile(spec, in_worker=True).grammar.automaton
+    here = compile_automaton(spec, GrammarConfig())
+    there = from_record(workers.run("automaton", spec)).automaton
     for name in ("byte_classes", "table", "accepting", "edge_target", "edge_argument", "returns"):
         assert (getattr(here, name) == getattr(there, name)).all()
     assert len(there.parts) > 0
-    compiler.close()

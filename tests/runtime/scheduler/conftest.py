@@ -36,13 +36,14 @@ def make_bench() -> Iterator[Callable[..., Bench]]:
         cached: bool = True,
         jump_forward: bool = True,
         encode: Callable[[str], list[int]] | None = None,
+        compile_timeout: float = 30.0,
         **limits: int,
     ) -> Bench:
         config = RuntimeConfig(
             model=ModelSection(model_path="scripted"),
             cache=CacheConfig(max_total_tokens=num_slots, disable_radix_cache=not cached),
             scheduler=SchedulerConfig(max_running_requests=max_running, **limits),
-            grammar=GrammarConfig(disable_jump_forward=not jump_forward),
+            grammar=GrammarConfig(disable_jump_forward=not jump_forward, grammar_compile_timeout=compile_timeout),
         )
         executor = ScriptedExecutor(num_slots=num_slots, num_rows=max_running, context_length=context, num_tokens=drawn)
         scheduler = assemble_scheduler(

@@ -104,7 +104,16 @@ class Formulas:
 
     def holds(self, formula: Formula, truth_of: Callable[[Formula], bool]) -> bool:
         """Whether a formula holds, given the truth of its atoms."""
-        return self.substitute(formula, lambda atom: TRUE if truth_of(atom) else FALSE) == TRUE
+        positive = abs(formula)
+        if positive == TRUE:
+            return formula > 0
+        parts = self._parts[positive]
+        if parts is None:
+            return truth_of(positive) == (formula > 0)
+        for part in parts:
+            if not self.holds(part, truth_of):
+                return formula < 0
+        return formula > 0
 
     def _add(self, payload: Hashable, parts: tuple[Formula, ...] | None) -> Formula:
         self._atoms.append(payload)

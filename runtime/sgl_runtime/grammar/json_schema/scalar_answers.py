@@ -59,8 +59,11 @@ class ScalarAnswers:
             return None
         atoms = self._formulas.atoms_of(formulas)
         by_truths = dict(labels)
+        is_plain = list(formulas) == atoms
 
         def label_of(truths: Truths) -> int:
+            if is_plain:
+                return by_truths.get(truths, -1)
             truth_of = dict(zip(atoms, truths, strict=True))
             found = tuple(self._formulas.holds(formula, truth_of.__getitem__) for formula in formulas)
             return by_truths.get(found, -1)

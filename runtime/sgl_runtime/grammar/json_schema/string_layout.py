@@ -55,14 +55,9 @@ class StringLayout:
         if known is not None:
             return known
         count = wanted.least if wanted.most is None else wanted.most
-        chars = self._characters()
-        rows = np.full((count + 1, 256), DEAD, dtype=np.int32)
-        rows[:-1] = np.where(self._plain(), np.arange(1, count + 1, dtype=np.int32)[:, None], DEAD)
-        first = self._counted[wanted] = self._builder.embed(
-            ByteFragment(rows, np.zeros(count + 1, dtype=np.int32), self._body(0).byte_classes)
-        )
+        first = self._counted[wanted] = self._builder.new_states(count + 1)
         if count:
-            self._builder.add_counting_pushes(first, count, chars)
+            self._builder.add_counting(first, count, self._body(0), self._characters())
         if wanted.most is None:
             body = self.embedded(self._body(wanted.label))
             self._builder.merge(first + count, body)
@@ -74,11 +69,6 @@ class StringLayout:
 
     def _body(self, label: int) -> ByteFragment:
         return self._scalars.strings((), lambda truths: label, self._budget)
-
-    def _plain(self) -> NDArray[np.bool_]:
-        """(256,) which bytes are a whole character."""
-        plain: NDArray[np.bool_] = self._body(0).table[0] == 0
-        return plain
 
     def _characters(self) -> NDArray[np.int32]:
         """(256,) the callee that reads on behind the first byte of a longer character, DEAD for other bytes."""

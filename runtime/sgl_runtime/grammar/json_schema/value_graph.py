@@ -177,35 +177,50 @@ class ValueGraph:
     def _build_states(self, callee: Callee, limit: float) -> bool:
         """Make all states of a callee; returns whether these are no more than a limit."""
         numbers = {(callee.states[0].formulas, callee.states[0].position): 0}
+        known: dict[tuple[Formulae, KeyClass, int], Transition | None] = {}
         index = 0
         while index < len(callee.states):
             if len(callee.states) > limit:
                 return False
-            self._expand(callee, callee.states[index], numbers)
+            self._expand(callee, callee.states[index], numbers, known)
             index += 1
         return True
 
-    def _expand(self, callee: Callee, state: CalleeState, numbers: dict[tuple[Formulae, int], int]) -> None:
+    def _expand(
+        self,
+        callee: Callee,
+        state: CalleeState,
+        numbers: dict[tuple[Formulae, int], int],
+        known: dict[tuple[Formulae, KeyClass, int], Transition | None],
+    ) -> None:
+        """Make the transitions of a state, and the states that these lead to."""
         if callee.kind == ARRAY:
-            step = self._array_rules.step(state.formulas)
-            self._add_transition(callee, state, None, step, state.position, numbers)
+            transition = self._transition(callee, None, self._array_rules.step(state.formulas), 0, numbers)
+            state.transitions += [] if transition is None else [transition]
             return
         rules, keys = callee.rules, callee.keys
         assert isinstance(rules, ObjectRules)
         assert keys is not None
         for key in keys.following(rules.next_names(state.position)):
-            step = rules.step(state.formulas, state.position, key)
-            self._add_transition(callee, state, key, step, rules.moved(state.position, key), numbers)
+            moved = rules.moved(state.position, key)
+            # States that differ in their position alone share transitions.
+            same = (state.formulas, key, moved)
+            if same not in known:
+                step = rules.step(state.formulas, state.position, key)
+                known[same] = self._transition(callee, key, step, moved, numbers)
+            transition = known[same]
+            if transition is not None:
+                state.transitions.append(transition)
 
-    def _add_transition(
+    def _transition(
         self,
         callee: Callee,
-        state: CalleeState,
         key: KeyClass | None,
         step: Step,
         position: int,
         numbers: dict[tuple[Formulae, int], int],
-    ) -> None:
+    ) -> Transition | None:
+        """What an item or a property asks and leads to; None where it may not come."""
         truths_list = possible_truths(self.formulas, step.values) if step.values else [()]
         labels: dict[Truths, int] = {}
         targets: dict[int, int] = {}
@@ -214,10 +229,11 @@ class ValueGraph:
             if self._may_end(callee, formulas):
                 target = self._add_state(callee, formulas, position, numbers)
                 labels[truths] = targets.setdefault(target, len(targets))
-        if labels:
-            question = simplest(self.formulas, step.values, labels, len(truths_list))
-            state.transitions.append(Transition(key, question, list(targets)))
-            self.answers(question)
+        if not labels:
+            return None
+        question = simplest(self.formulas, step.values, labels, len(truths_list))
+        self.answers(question)
+        return Transition(key, question, list(targets))
 
     def _may_end(self, callee: Callee, formulas: Formulae) -> bool:
         """Whether formulas that have become TRUE or FALSE leave some wanted truths."""
