@@ -27,7 +27,14 @@ import torch
 import triton
 
 from sgl_runtime.config import GrammarConfig
-from sgl_runtime.device.mask_tables import AutomatonArrays, BatchMasks, DeviceAutomaton, DeviceVocabulary, MaskTables
+from sgl_runtime.device.mask_tables import (
+    ArenaSizes,
+    AutomatonArrays,
+    BatchMasks,
+    DeviceAutomaton,
+    DeviceVocabulary,
+    MaskTables,
+)
 from sgl_runtime.grammar.automaton import ByteAutomaton, Stack
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
 from sgl_runtime.grammar.compiler import AutomatonCompiler
@@ -107,14 +114,14 @@ def places_of_walks(
     return [found[index % len(found)] for index in range(wanted)]
 
 
-def put_places(batch: BatchMasks, automaton: DeviceAutomaton, return_base: int, places: Sequence[Place]) -> None:
+def put_places(batch: BatchMasks, automaton: DeviceAutomaton, places: Sequence[Place]) -> None:
     """Set the rows of a batch to given states and stacks."""
     for row, (state, stack) in enumerate(places):
         batch.start(row, automaton)
         batch.states[row] = int(automaton.state_rows[state])
         batch.depths[row] = len(stack)
         for level, remembered in enumerate(stack):
-            batch.stacks[row, level] = remembered + return_base
+            batch.stacks[row, level] = remembered + automaton.return_place
 
 
 def median_ms(step: Callable[[], object]) -> tuple[float, float, float]:
@@ -216,10 +223,11 @@ def measure(
         automaton.edge_target, automaton.edge_argument, automaton.returns,
     )  # fmt: skip
     num_slots = automaton.num_states if precompute else 1
-    tables = MaskTables(vocabulary, device, max_entries=1 << 25, max_slots=num_slots)
+    sizes = ArenaSizes(entries=1 << 25, slots=num_slots, list_entries=1 << 25)
+    tables = MaskTables(vocabulary, device, sizes)
     slots = np.arange(automaton.num_states) if precompute else None
     tables.add(arrays, precompute=slots)  # Compiles the kernels.
-    tables = MaskTables(vocabulary, device, max_entries=1 << 25, max_slots=num_slots)
+    tables = MaskTables(vocabulary, device, sizes)
     torch.cuda.synchronize()
     begin = time.perf_counter()
     resident = tables.add(arrays, precompute=slots)
@@ -228,7 +236,7 @@ def measure(
     found = []
     for name, places in cases.items():
         batch = BatchMasks(tables, max_rows=len(places), max_depth=_MAX_DEPTH, device=device)
-        put_places(batch, resident, 0, places)
+        put_places(batch, resident, places)
         check(batch.make(len(places)), automaton, order, places)
         masks_ms, lowest, highest = median_ms(partial(batch.make, len(places)))
         move_ms = time_of_moves(batch, tokens_for(batch.masks[: len(places)]))

@@ -19,7 +19,7 @@ from sgl_runtime.config import GrammarConfig
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
 from sgl_runtime.grammar.fsm_backend import FsmGrammar
 from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
-from sgl_runtime.version import __version__
+from sgl_runtime.version import distribution_version
 
 _WARM_UP = {
     "type": "object",
@@ -86,7 +86,7 @@ class FsmEngine:
 
     def version(self) -> str:
         """What is measured."""
-        return __version__
+        return distribution_version()
 
     def compile(self, schema: Any) -> FsmMatcher:
         """A JSON Schema, parsed, to a matcher whose first mask is there."""

@@ -10,6 +10,7 @@ from sgl_runtime.version import distribution_version
 # Name -> (import path of a function that takes the arguments and returns the exit code, one line of help).
 COMMANDS = {
     "demo": ("sgl_runtime.demo.command:main", "run three example programs on a small real model"),
+    "grammar": ("sgl_runtime.grammar_command:main", "explain what becomes of a JSON Schema, a regex or a grammar"),
     "serve": ("sgl_runtime.serving.launch:main", "serve a model over HTTP"),
 }
 

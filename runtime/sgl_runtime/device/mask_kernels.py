@@ -184,7 +184,7 @@ def order_slots_kernel(sorted_masks, accepting, places, masks, num_sorted_words,
 @triton.jit
 def waiting_tokens_kernel(
     states, depths, stacks, class_places, classes, table, edge_target, edge_argument, returns,
-    token_bytes, token_lengths, list_starts, lists, sorted_ids, masks, num_tokens, num_words, max_depth,
+    token_bytes, token_lengths, list_begins, list_ends, lists, sorted_ids, masks, num_tokens, num_words, max_depth,
     CHUNKS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Adds to the masks the tokens that a mask made before leaves open, because they pop the request's stack.
@@ -196,8 +196,8 @@ def waiting_tokens_kernel(
     if state >= 0:
         header = tl.load(table + state)
         if header >= 0:
-            end = tl.load(list_starts + (header >> 1) + 1)
-            place = tl.load(list_starts + (header >> 1)) + tl.program_id(0) * BLOCK
+            end = tl.load(list_ends + (header >> 1))
+            place = tl.load(list_begins + (header >> 1)) + tl.program_id(0) * BLOCK
             while place < end:
                 at = place + tl.arange(0, BLOCK)
                 in_list = at < end

@@ -3,6 +3,7 @@
 Nothing here knows how automata are made: they come as plain arrays.  The kernels are in `mask_kernels`.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sgl_runtime.device import mask_kernels
+from sgl_runtime.device.segments import Segments
 
 _PAD = 256
 # Small blocks of one warp: neighbours die together, and no barrier is needed to see that a block is dead.
@@ -45,19 +47,23 @@ class AutomatonArrays:
     returns: NDArray[np.int32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DeviceAutomaton:
     """An automaton that lies in device memory.
 
     Attributes:
         start: The row of its start in the table.
         class_place: Where its byte classes lie.
+        return_place: Where its returns lie.
         state_rows: (S,) the row of each state, on the host.
+        runs: Where its parts lie: for each array of the arena the first entry and the number of entries.
     """
 
     start: int
     class_place: int
+    return_place: int
     state_rows: NDArray[np.int64]
+    runs: dict[str, tuple[int, int]]
 
 
 class DeviceVocabulary:
@@ -104,81 +110,189 @@ class DeviceVocabulary:
         self.id_starts = torch.from_numpy(starts).to(device)
 
 
+@dataclass(frozen=True)
+class ArenaSizes:
+    """Room for automata.
+
+    Attributes:
+        entries: Table entries.
+        edges: Special edges.
+        returns: States to return to.
+        automata: Byte classes, one set for each automaton.
+        slots: Masks that are made before.
+        list_entries: Tokens that wait for the stack in these.
+    """
+
+    entries: int = 1 << 24
+    edges: int = 1 << 20
+    returns: int = 1 << 20
+    automata: int = 1024
+    slots: int = 4096
+    list_entries: int = 1 << 23
+
+
 class MaskTables:
-    """Automata in one arena, and their precomputed masks.
+    """Automata in one arena of device memory, and the masks that are made before; the least recently used leave first.
+
+    The arrays never move, so that captured graphs can read them.
 
     Args:
         vocabulary: The tokens.
         device: Where everything lies.
-        max_entries: Room for table entries, special edges and returns.
-        max_slots: Room for precomputed masks.
+        sizes: How much room there is.
     """
 
-    def __init__(
-        self, vocabulary: DeviceVocabulary, device: torch.device, *, max_entries: int = 1 << 24, max_slots: int = 4096
-    ) -> None:
+    def __init__(self, vocabulary: DeviceVocabulary, device: torch.device, sizes: ArenaSizes | None = None) -> None:
+        sizes = sizes or ArenaSizes()
         self.vocabulary = vocabulary
         self._device = device
-        self.table = torch.zeros(max_entries, dtype=torch.int32, device=device)
-        self.classes = torch.zeros(1 << 18, dtype=torch.uint8, device=device)
-        self.edge_target = torch.zeros(1 << 20, dtype=torch.int32, device=device)
-        self.edge_argument = torch.zeros(1 << 20, dtype=torch.int32, device=device)
-        self.returns = torch.zeros(1 << 20, dtype=torch.int32, device=device)
-        self.slot_masks = torch.zeros((max_slots, vocabulary.num_words), dtype=torch.int32, device=device)
-        self.list_starts = torch.zeros(max_slots + 1, dtype=torch.int32, device=device)
-        self.lists = torch.zeros(0, dtype=torch.int32, device=device)
-        self._num_entries = self._num_classes = self._num_edges = self._num_returns = self._num_slots = 0
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        self.table = zeros(sizes.entries)
+        self.classes = zeros(sizes.automata * 256, dtype=torch.uint8)
+        self.edge_target = zeros(sizes.edges)
+        self.edge_argument = zeros(sizes.edges)
+        self.returns = zeros(sizes.returns)
+        self.slot_masks = zeros(sizes.slots, vocabulary.num_words)
+        self.list_begins = zeros(sizes.slots)
+        self.list_ends = zeros(sizes.slots)
+        self.lists = zeros(sizes.list_entries)
+        self._room = {
+            "entries": Segments(sizes.entries),
+            "classes": Segments(sizes.automata * 256),
+            "edges": Segments(sizes.edges),
+            "returns": Segments(sizes.returns),
+            "slots": Segments(sizes.slots),
+            "lists": Segments(sizes.list_entries),
+        }
+        # Automata with the number of their users, the least recently used first.
+        self._resident: OrderedDict[DeviceAutomaton, int] = OrderedDict()
+
+    @property
+    def num_resident(self) -> int:
+        """Automata in the arena."""
+        return len(self._resident)
 
     def add(self, automaton: AutomatonArrays, *, precompute: NDArray[np.int64] | None = None) -> DeviceAutomaton:
-        """Copy an automaton to the device.
+        """Copy an automaton to the device and hold it; automata that nobody holds make room.
 
         Args:
             automaton: What to copy.
             precompute: States whose masks are made at once and kept; none by default.
+
+        Raises:
+            MemoryError: there is not room enough even without those that nobody holds.
         """
         num_states, width = automaton.table.shape
-        rows = self._num_entries + np.arange(num_states, dtype=np.int64) * (width + 1)
+        kept = np.zeros(0, dtype=np.int64) if precompute is None else precompute
+        runs = self._take(
+            {
+                "entries": num_states * (width + 1),
+                "classes": 256,
+                "edges": len(automaton.edge_target),
+                "returns": len(automaton.returns),
+                "slots": len(kept),
+            }
+        )
+        first = {name: start for name, (start, _) in runs.items()}
+        rows = first["entries"] + np.arange(num_states, dtype=np.int64) * (width + 1)
         place = np.append(rows, -1)
         entries = automaton.table.astype(np.int64)
         table = np.empty((num_states, width + 1), dtype=np.int32)
-        table[:, 1:] = np.where(entries >= 0, place[entries], np.where(entries < -1, entries - self._num_edges, -1))
+        table[:, 1:] = np.where(entries >= 0, place[entries], np.where(entries < -1, entries - first["edges"], -1))
         slots = np.full(num_states, -1, dtype=np.int64)
-        if precompute is not None:
-            slots[precompute] = self._num_slots + np.arange(len(precompute))
+        slots[kept] = first["slots"] + np.arange(len(kept))
         table[:, 0] = slots * 2 + automaton.accepting
         is_push = automaton.edge_target >= 0
-        targets = np.where(is_push, place[automaton.edge_target], -1)
-        arguments = np.where(is_push, automaton.edge_argument + self._num_returns, automaton.edge_argument)
-        class_place = self._num_classes
-        self._put(self.table, self._num_entries, table.ravel())
-        self._put(self.classes, class_place, automaton.byte_classes + np.uint8(1))
-        self._put(self.edge_target, self._num_edges, targets.astype(np.int32))
-        self._put(self.edge_argument, self._num_edges, arguments.astype(np.int32))
-        self._put(self.returns, self._num_returns, place[automaton.returns].astype(np.int32))
-        self._num_entries += table.size
-        self._num_classes += 256
-        self._num_edges += len(targets)
-        self._num_returns += len(automaton.returns)
-        if precompute is not None:
-            self._precompute(rows[precompute], class_place)
-        return DeviceAutomaton(int(rows[0]), class_place, rows)
+        arguments = np.where(is_push, automaton.edge_argument + first["returns"], automaton.edge_argument)
+        self._put(self.table, first["entries"], table.ravel())
+        self._put(self.classes, first["classes"], automaton.byte_classes + np.uint8(1))
+        self._put(self.edge_target, first["edges"], np.where(is_push, place[automaton.edge_target], -1))
+        self._put(self.edge_argument, first["edges"], arguments)
+        self._put(self.returns, first["returns"], place[automaton.returns])
+        resident = DeviceAutomaton(int(rows[0]), first["classes"], first["returns"], rows, runs)
+        self._resident[resident] = 1
+        if len(kept):
+            try:
+                self._precompute(resident, rows[kept])
+            except MemoryError:
+                del self._resident[resident]
+                self._give_back(runs)
+                raise
+        return resident
+
+    def hold(self, automaton: DeviceAutomaton) -> None:
+        """Keep an automaton in the arena for one more user."""
+        self._resident[automaton] += 1
+        self._resident.move_to_end(automaton)
+
+    def let_go(self, automaton: DeviceAutomaton) -> None:
+        """One user needs it no more; it stays until its room is needed."""
+        self._resident[automaton] -= 1
+
+    def is_resident(self, automaton: DeviceAutomaton) -> bool:
+        """Whether an automaton that was let go is still there."""
+        return automaton in self._resident
+
+    def _take(self, counts: dict[str, int]) -> dict[str, tuple[int, int]]:
+        while True:
+            runs: dict[str, tuple[int, int]] = {}
+            for name, count in counts.items():
+                start = self._room[name].take(count)
+                if start is None:
+                    break
+                runs[name] = (start, count)
+            else:
+                return runs
+            self._give_back(runs)
+            self._evict(name, counts[name])
+
+    def _evict(self, name: str, count: int) -> None:
+        """Drop the automaton that was not used for longest, of those that nobody holds."""
+        for automaton, num_users in self._resident.items():
+            if num_users == 0:
+                del self._resident[automaton]
+                self._give_back(automaton.runs)
+                return
+        room = self._room[name]
+        raise MemoryError(
+            f"the device has no room for {count} {name} of an automaton: {room.num_free} of {room.size} are free"
+        )
+
+    def _give_back(self, runs: dict[str, tuple[int, int]]) -> None:
+        for name, (start, count) in runs.items():
+            self._room[name].give_back(start, count)
 
     def _put(self, tensor: Tensor, place: int, values: NDArray[np.generic]) -> None:
-        if place + len(values) > len(tensor):
-            raise MemoryError(f"the device's room for automata is full: {len(tensor)} entries")
-        tensor[place : place + len(values)] = torch.from_numpy(np.ascontiguousarray(values)).to(self._device)
+        source = torch.from_numpy(np.ascontiguousarray(values)).to(tensor.dtype)
+        tensor[place : place + len(values)] = source.to(self._device)
 
-    def _precompute(self, rows: NDArray[np.int64], class_place: int) -> None:
+    def _precompute(self, automaton: DeviceAutomaton, rows: NDArray[np.int64]) -> None:
         """Make the masks of states, and the lists of tokens that wait for the stack."""
-        first, count = self._num_slots, len(rows)
-        if first + count > len(self.slot_masks):
-            raise MemoryError(f"the device's room for masks is full: {len(self.slot_masks)} slots")
-        for begin in range(0, count, _MAX_GRID):
-            self._precompute_some(rows[begin : begin + _MAX_GRID], class_place)
+        slot, _ = automaton.runs["slots"]
+        masks: list[Tensor] = []
+        counts: list[Tensor] = []
+        for begin in range(0, len(rows), _MAX_GRID):
+            some = rows[begin : begin + _MAX_GRID]
+            waiting = self._make_masks(some, automaton.class_place, slot + begin)
+            bits = (waiting[:, :, None] >> torch.arange(32, device=self._device, dtype=torch.int32)) & 1
+            places = bits.reshape(len(some), -1).nonzero()
+            masks.append(places[:, 1].to(torch.int32))
+            counts.append(torch.bincount(places[:, 0], minlength=len(some)))
+        tokens, lengths = torch.cat(masks), torch.cat(counts)
+        run = self._take({"lists": len(tokens)})
+        automaton.runs.update(run)
+        start = run["lists"][0]
+        self.lists[start : start + len(tokens)] = tokens
+        ends = start + torch.cumsum(lengths, 0)
+        self.list_ends[slot : slot + len(rows)] = ends.to(torch.int32)
+        self.list_begins[slot : slot + len(rows)] = (ends - lengths).to(torch.int32)
 
-    def _precompute_some(self, rows: NDArray[np.int64], class_place: int) -> None:
+    def _make_masks(self, rows: NDArray[np.int64], class_place: int, slot: int) -> Tensor:
         vocabulary = self.vocabulary
-        first, count, num_words = self._num_slots, len(rows), vocabulary.num_sorted // 32
+        count, num_words = len(rows), vocabulary.num_sorted // 32
         states = torch.from_numpy(rows.astype(np.int32)).to(self._device)
         allowed = torch.empty((count, num_words), dtype=torch.int32, device=self._device)
         waiting = torch.empty_like(allowed)
@@ -190,16 +304,10 @@ class MaskTables:
         # States inside a callee do not accept: an accepting state has no stack.
         accepting = (self.table[states.long()] & 1).to(torch.int32)
         mask_kernels.order_slots_kernel[(triton.cdiv(vocabulary.num_words * 32, _ORDER_BLOCK), count)](
-            allowed, accepting, vocabulary.places, self.slot_masks[first:], num_words, vocabulary.num_words,
+            allowed, accepting, vocabulary.places, self.slot_masks[slot:], num_words, vocabulary.num_words,
             BLOCK=_ORDER_BLOCK,
         )  # fmt: skip
-        bits = (waiting[:, :, None] >> torch.arange(32, device=self._device, dtype=torch.int32)) & 1
-        places = bits.reshape(count, -1).nonzero()
-        counts = torch.bincount(places[:, 0], minlength=count)
-        starts = len(self.lists) + torch.cumsum(counts, 0)
-        self.list_starts[first + 1 : first + 1 + count] = starts.to(torch.int32)
-        self.lists = torch.cat([self.lists, places[:, 1].to(torch.int32)])
-        self._num_slots += count
+        return waiting
 
 
 class BatchMasks:
@@ -252,8 +360,9 @@ class BatchMasks:
             self.masks, num_words, vocabulary.num_words, BLOCK=_ORDER_BLOCK,
         )  # fmt: skip
         mask_kernels.waiting_tokens_kernel[(_LIST_CHUNKS, num_rows)](
-            *shared, tables.list_starts, tables.lists, vocabulary.sorted_ids, self.masks, vocabulary.num_sorted,
-            vocabulary.num_words, self._max_depth, CHUNKS=_LIST_CHUNKS, BLOCK=_LIST_BLOCK, num_warps=_WARPS,
+            *shared, tables.list_begins, tables.list_ends, tables.lists, vocabulary.sorted_ids, self.masks,
+            vocabulary.num_sorted, vocabulary.num_words, self._max_depth,
+            CHUNKS=_LIST_CHUNKS, BLOCK=_LIST_BLOCK, num_warps=_WARPS,
         )  # fmt: skip
         return self.masks[:num_rows]
 

@@ -1,12 +1,15 @@
 """The grammar backend `llguidance`: a parser on the host, for EBNF and Lark, and for what is too large for us."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
 from sgl_runtime.config import GrammarConfig
+from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.backend_tools import BackendTools
 from sgl_runtime.grammar.base import (
     NOTHING_FORCED,
@@ -22,6 +25,8 @@ from sgl_runtime.grammar.llguidance_grammar import LIMITS, check_matcher, lark_o
 
 # Longer ones are tried in a worker process first: a long chain of rules overflows llguidance's stack.
 _AT_ONCE_CHARS = 4096
+# llguidance limits the number of its steps; what one takes grows with how ambiguous a grammar is.
+_MAX_STEP_S = 0.5
 
 
 class LlguidanceBackend:
@@ -108,10 +113,13 @@ class LlguidanceState:
         tokens = self._vocabulary.token_bytes
         if not 0 <= token_id < len(tokens) or not tokens[token_id] or self._matcher.is_stopped():
             return False
-        if self._matcher.try_consume_tokens([token_id]) == 1:
+        with self._limited_step():
+            num_taken = self._matcher.try_consume_tokens([token_id])
+        if num_taken == 1:
             self._row = None
             return True
         if self._matcher.is_error():
+            self._row = None
             raise matcher_error(self._matcher, self._kind)
         return False
 
@@ -134,7 +142,8 @@ class LlguidanceState:
             if self._matcher.is_error():
                 raise matcher_error(self._matcher, self._kind)
             if not self._matcher.is_stopped():
-                found = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.int32)
+                with self._limited_step():
+                    found = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.int32)
                 if self._matcher.is_error():
                     raise matcher_error(self._matcher, self._kind)
                 row[: len(found)] = found[: len(row)]
@@ -142,6 +151,18 @@ class LlguidanceState:
                     row.view(np.uint32)[eos_id // 32] &= ~np.uint32(1 << (eos_id % 32))
             self._row = row
         return self._row
+
+    @contextmanager
+    def _limited_step(self) -> Iterator[None]:
+        """Refuse to go on with a grammar whose steps hold the other requests back."""
+        begin = time.thread_time()
+        yield
+        seconds = time.thread_time() - begin
+        if seconds > _MAX_STEP_S:
+            raise GrammarError(
+                f"{self._kind}: a step of llguidance took {seconds:.2f} seconds; at most {_MAX_STEP_S} are allowed:"
+                " the grammar is too ambiguous"
+            )
 
     def _eos_ids(self) -> Sequence[int]:
         return [eos_id for eos_id in self._vocabulary.eos_ids if eos_id < self._vocabulary.size]

@@ -18,8 +18,7 @@ from sgl_runtime.grammar.neutral_regex import neutral_regex, neutral_text
 from sgl_runtime.grammar.regex import whole_tree
 from sgl_runtime.grammar.structural_tags import read_structural_tag
 
-# An item takes some 7 us: the masks of the most ambiguous grammars stay about a tenth of a second.
-LIMITS = LLParserLimits(step_max_items=20_000, verbose_errors=False)
+LIMITS = LLParserLimits(verbose_errors=False)
 _DEAD_END = "NoExtension"
 
 # Without `no_forcing` a mask holds one token where some bytes are forced, and the search for forced bytes has no end

@@ -26,7 +26,9 @@ def neutral_regex(node: Node) -> str:
     if isinstance(node, Repeat):
         most = "" if node.most is None else node.most
         return f"{_grouped(node.body)}{{{node.least},{most}}}"
-    raise GrammarError("regex: look-around, and anchors and word boundaries inside, only automata can enforce (grammar backend fsm)")
+    raise GrammarError(
+        "regex: look-around, and anchors and word boundaries inside, only automata can enforce (grammar backend fsm)"
+    )
 
 
 def neutral_text(text: str) -> str:

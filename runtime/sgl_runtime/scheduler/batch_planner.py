@@ -32,8 +32,9 @@ class PlannedPass:
 
 
 class BatchPlanner:
-    """Continuous batching: a pass over newly admitted prompts if any fit, else over tokens that grammars forced, else one
-    token for every running request.
+    """Continuous batching: a pass over newly admitted prompts if any fit, else one token for every running request.
+
+    Tokens that grammars forced are computed like prompts, before the others go on.
 
     Args:
         ledger: Slots and rows.

@@ -50,6 +50,7 @@ _NATIVE_NAMES = (
     ("sampling_params.max_new_tokens", "max_tokens"),
     ("sampling_params.sampling_seed", "seed"),
     ("sampling_params.min_new_tokens", "min_tokens"),
+    ("sampling_params.json_schema_lenient", "json_schema_lenient"),
     ("sampling_params.json_schema", "response_format.json_schema.schema"),
     ("sampling_params.", ""),
 )

@@ -1,20 +1,19 @@
 """The mask kernels beside the host's automata; on a CPU they run in Triton's interpreter."""
 
 import json
-import os
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton")
 
 from sgl_runtime.config import GrammarConfig
-from sgl_runtime.device.mask_tables import AutomatonArrays, BatchMasks, DeviceVocabulary, MaskTables
+from sgl_runtime.device.mask_tables import ArenaSizes, AutomatonArrays, BatchMasks, DeviceVocabulary, MaskTables
+from sgl_runtime.device.segments import Segments
 from sgl_runtime.grammar.automaton import ByteAutomaton, Stack
 from sgl_runtime.grammar.base import GrammarSpec
 from sgl_runtime.grammar.compiler import compile_automaton
@@ -36,6 +35,7 @@ SCHEMAS: list[Any] = [
     {"type": "object", "additionalProperties": {"type": "integer"}},
 ]
 MAX_DEPTH = 32
+SIZES = ArenaSizes(entries=1 << 17, edges=1 << 12, returns=1 << 12, automata=8, slots=1024, list_entries=1 << 18)
 
 
 def arrays_of(automaton: ByteAutomaton) -> AutomatonArrays:
@@ -68,7 +68,7 @@ def automata() -> list[ByteAutomaton]:
 def test_masks_and_moves_are_those_of_the_host(automata: list[ByteAutomaton], precompute: bool) -> None:
     rng = random.Random(precompute)
     vocabulary = DeviceVocabulary(TOKENS, end_ids=frozenset([END]), size=len(TOKENS), device=DEVICE)
-    tables = MaskTables(vocabulary, DEVICE, max_entries=1 << 17, max_slots=1024)
+    tables = MaskTables(vocabulary, DEVICE, SIZES)
     on_device = [
         tables.add(arrays_of(each), precompute=np.arange(each.num_states) if precompute else None) for each in automata
     ]
@@ -93,7 +93,7 @@ def test_masks_and_moves_are_those_of_the_host(automata: list[ByteAutomaton], pr
 
 def test_a_token_that_would_go_too_deep_is_left_out(automata: list[ByteAutomaton]) -> None:
     vocabulary = DeviceVocabulary(TOKENS, end_ids=frozenset([END]), size=len(TOKENS), device=DEVICE)
-    tables = MaskTables(vocabulary, DEVICE, max_entries=1 << 16, max_slots=1)
+    tables = MaskTables(vocabulary, DEVICE, SIZES)
     batch = BatchMasks(tables, max_rows=1, max_depth=2, device=DEVICE)
     batch.start(0, tables.add(arrays_of(automata[0])))
     allowed = tokens_of(batch.make(1).cpu().numpy()[0])
@@ -102,8 +102,41 @@ def test_a_token_that_would_go_too_deep_is_left_out(automata: list[ByteAutomaton
     assert TOKENS.index(b"[]") in allowed
 
 
-def test_room_that_is_full_says_so(automata: list[ByteAutomaton]) -> None:
+def test_what_nobody_holds_makes_room(automata: list[ByteAutomaton]) -> None:
     vocabulary = DeviceVocabulary(TOKENS, end_ids=frozenset([END]), size=len(TOKENS), device=DEVICE)
-    tables = MaskTables(vocabulary, DEVICE, max_entries=64, max_slots=1)
-    with pytest.raises(MemoryError, match="room for automata is full: 64"):
-        tables.add(arrays_of(automata[0]))
+    tables = MaskTables(vocabulary, DEVICE, replace(SIZES, automata=2))
+    first, second = (tables.add(arrays_of(automata[index]), precompute=np.arange(4)) for index in (0, 3))
+    with pytest.raises(MemoryError, match="no room for 256 classes of an automaton: 0 of 512 are free"):
+        tables.add(arrays_of(automata[1]))
+    tables.let_go(first)
+    assert tables.is_resident(first)
+    third = tables.add(arrays_of(automata[1]), precompute=np.arange(automata[1].num_states))
+    assert not tables.is_resident(first)
+    assert tables.num_resident == 2
+    # Both lie there whole: in the place of the first, and beside it.
+    batch = BatchMasks(tables, max_rows=2, max_depth=MAX_DEPTH, device=DEVICE)
+    for row, (resident, automaton) in enumerate(((second, automata[3]), (third, automata[1]))):
+        batch.start(row, resident)
+        assert tokens_of(batch.make(2).cpu().numpy()[row]) == allowed_on_host(automaton, 0, ())
+    tables.hold(third)
+    tables.let_go(third)
+    with pytest.raises(MemoryError):
+        tables.add(arrays_of(automata[2]))
+
+
+def test_segments_are_lost_nowhere() -> None:
+    rng = random.Random(3)
+    room = Segments(200)
+    taken: list[tuple[int, int]] = []
+    for _ in range(3000):
+        count = rng.randrange(0, 40)
+        start = room.take(count) if rng.random() < 0.55 else None
+        if start is not None:
+            assert all(start + count <= other or other + length <= start for other, length in taken if count and length)
+            taken.append((start, count))
+        elif taken:
+            room.give_back(*taken.pop(rng.randrange(len(taken))))
+        assert room.num_free == 200 - sum(length for _, length in taken)
+    for run in taken:
+        room.give_back(*run)
+    assert room.take(200) == 0

@@ -4,7 +4,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fakes.byte_tokenizer import FIRST_PIECE_ID, VOCABULARY
@@ -101,6 +101,8 @@ def test_streams_show_nothing_of_a_match(ids: list[int], regexes: list[str], wit
             break
     used = ids[: len(pieces)]
     text = b"".join(VOCABULARY.token_bytes[token_id] for token_id in used).decode(errors="replace")
+    # Regexes are matched on bytes, of which a broken character is none; the oracle would see a sign in its place.
+    assume("\ufffd" not in text)
     found = [first_match(regex, text) for regex in regexes]
     found += [(text.find(string), text.find(string) + len(string)) for string in strings if string in text]
     matches = [match for match in found if match is not None]

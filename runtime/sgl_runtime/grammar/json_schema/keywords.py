@@ -30,7 +30,7 @@ ENFORCED = frozenset({
 })  # fmt: skip
 
 # Keywords of draft 3 and before.
-_REFUSED = frozenset({"disallow", "extends", "divisibleBy"})
+REFUSED = frozenset({"disallow", "extends", "divisibleBy"})
 _CUSTOM_PREFIXES = ("x-", "_", "$$", "@")
 _MISSPELT = 0.85
 
@@ -42,7 +42,7 @@ def check_general(node: SchemaNode) -> None:
         GrammarError: there is one.
     """
     for name in node.value:
-        if name in _REFUSED:
+        if name in REFUSED:
             raise node.unsupported(name, "is a keyword that is not supported")
 
 

@@ -17,6 +17,10 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 # What stands under these are objects of schemas, whose keys are names and no keywords.
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+_HOLDING_SCHEMAS = _MAPS | {
+    "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "items", "prefixItems", "additionalItems", "contains",
+    "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties",
+}  # fmt: skip
 
 Path = tuple[str, ...]
 """The keys from the root; indices of lists as text."""
@@ -154,6 +158,26 @@ def _path(pointer: str) -> Path:
 
 def _pointer(path: Path) -> str:
     return "#" + "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in path)
+
+
+def schema_places(schema: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Every object under the keywords of a schema that is a schema itself, with its JSON pointer."""
+    found = []
+    pending: list[tuple[Path, Any]] = [((), schema)]
+    while pending:
+        path, node = pending.pop()
+        if not isinstance(node, dict):
+            continue
+        found.append((_pointer(path), node))
+        for key in _HOLDING_SCHEMAS & node.keys():
+            inner = node[key]
+            if isinstance(inner, list):
+                pending += [((*path, key, str(index)), each) for index, each in enumerate(inner)]
+            elif key in _MAPS and isinstance(inner, dict):
+                pending += [((*path, key, name), each) for name, each in inner.items()]
+            else:
+                pending.append(((*path, key), inner))
+    return found
 
 
 def places_of(schema: Any, keywords: Sequence[str]) -> list[str]:
