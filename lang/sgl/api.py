@@ -46,6 +46,7 @@ def gen(
     token_ids_logprob: int | Sequence[int] | None = None,
     priority: int | None = None,
     lora_path: str | None = None,
+    json_schema_lenient: bool | None = None,
     type: Any = None,  # noqa: A002 - the word that users expect
     ebnf: str | None = None,
     structural_tag: Any = None,
@@ -79,6 +80,7 @@ def gen(
         choices, choices_method: Pick one of these strings; the same as `select`.
         regex: The whole output matches it.
         json_schema: The output is an instance: a JSON Schema as a dict or as JSON text, or a pydantic model class.
+        json_schema_lenient: See `SamplingParams`.
         ebnf, structural_tag: A grammar, or a structural tag as a dict or JSON text, that the server enforces.
         tools, tool_choice, parallel_tool_calls, run_tools: Functions that the model may call (see `ToolSet`).
         post: Makes the variable's value out of the text (or of the typed value); the text of the state stays.

@@ -49,6 +49,8 @@ class SamplingParams:
         logit_bias: Token ids and what is added to their logits.
         seed: Makes draws repeatable.
         ignore_eos: Go on after the end-of-sequence token.
+        json_schema_lenient: Where a schema constrains the output, leave out keywords that cannot be enforced, and name
+            them in the meta info.
         return_logprob: Put the log probabilities of the output into the meta info.
         logprob_start_len: First prompt position whose log probability is put there too; -1 for none.
         top_logprobs_num: How many of the likeliest tokens are listed wherever a log probability is.
@@ -74,6 +76,7 @@ class SamplingParams:
     logit_bias: tuple[tuple[int, float], ...] | None = None
     seed: int | None = None
     ignore_eos: bool | None = None
+    json_schema_lenient: bool | None = None
     return_logprob: bool | None = None
     logprob_start_len: int | None = None
     top_logprobs_num: int | None = None
@@ -256,6 +259,7 @@ _CHECKS: dict[str, Check] = {
     "logit_bias": _logit_bias,
     "seed": _integer(0, MAX_SEED),
     "ignore_eos": _boolean,
+    "json_schema_lenient": _boolean,
     "return_logprob": _boolean,
     "logprob_start_len": _integer(-1, MAX_TOKENS_LIMIT),
     "top_logprobs_num": _integer(0, MAX_TOP_LOGPROBS),

@@ -67,7 +67,7 @@ CLASSES = {
     },
 }
 OPEN_ENDED = ("Runtime", "OpenAI", "Anthropic", "LiteLLM", "VertexAI", "Crusoe")
-# A2: what gen lacks there although servers have it, and issue 3 adds.
+# A2: what gen lacks there although servers have it.
 GEN_BESIDES = (
     *("ebnf", "structural_tag", "repetition_penalty", "seed", "logit_bias", "lora_path", "priority", "timeout_s"),
     *("type", "tools", "tool_choice", "post"),

@@ -175,6 +175,8 @@ def _generate_payload(request: GenRequest) -> dict[str, Any]:
     sampling = request.sampling.to_protocol()
     if request.constraint is not None:
         sampling[request.constraint.kind] = request.constraint.text
+    if "json_schema" not in sampling:
+        sampling.pop("json_schema_lenient", None)
     if request.shows_special_tokens:
         sampling["skip_special_tokens"] = False
     payload = {**prompt_fields(request.prompt), "sampling_params": sampling, "rid": new_rid()}

@@ -41,6 +41,37 @@ class SharedPart:
     num_states: int
 
 
+@dataclass(frozen=True)
+class CountingStates:
+    """States that count the characters of a free string, one behind the other; those with as many to come are alike.
+
+    Attributes:
+        first_state: Where they begin: no character has been read.
+        num_states: How many there are.
+        least, most: Limits on the number of characters; no upper one when `most` is None.
+        label: With which the string ends.
+    """
+
+    first_state: int
+    num_states: int
+    least: int
+    most: int | None
+    label: int
+
+
+@dataclass(frozen=True, eq=False)
+class TwinStates:
+    """States that allow what others do, and differ in the labels of their pops alone.
+
+    Attributes:
+        first_state: Where they begin.
+        originals: The state that each is a twin of.
+    """
+
+    first_state: int
+    originals: Sequence[int]
+
+
 @dataclass(frozen=True, eq=False)
 class ByteAutomaton:
     """An automaton in which every state can reach the end, whatever the stack; state 0 is the start.
@@ -53,6 +84,7 @@ class ByteAutomaton:
         edge_argument: (E,) int32: what a push remembers; the label of a pop.
         returns: (R,) int32: states to return to, -1 where a label may not come.
         parts: Ranges of states that other automata share.
+        counting, twins: States whose masks can be told from those of others.
     """
 
     byte_classes: NDArray[np.uint8]
@@ -62,6 +94,8 @@ class ByteAutomaton:
     edge_argument: NDArray[np.int32] = field(default_factory=lambda: _NO_EDGES)
     returns: NDArray[np.int32] = field(default_factory=lambda: _NO_EDGES)
     parts: Sequence[SharedPart] = ()
+    counting: Sequence[CountingStates] = ()
+    twins: Sequence[TwinStates] = ()
 
     @property
     def num_states(self) -> int:

@@ -1,6 +1,7 @@
 """AutomatonBackend: the grammar backend `fsm`, which compiles to automata of our own."""
 
 import itertools
+import re
 import time
 
 from sgl_runtime.config import GrammarConfig
@@ -18,6 +19,8 @@ _MASK_CACHE_BYTES = 256 * 2**20
 _AT_ONCE_S = 0.1
 _AT_ONCE_STATES = 20_000
 _AT_ONCE_CHARS = 200_000
+# What counts to a million is tried where it can do no harm.
+_LARGE_COUNT = re.compile(r"[0-9]{7}")
 _WORTH_KEEPING_S = 0.02
 
 
@@ -44,7 +47,7 @@ class AutomatonBackend:
         kept = self._kept(spec)
         if kept is not None:
             return self._grammar(kept)
-        if len(spec.text) > _AT_ONCE_CHARS:
+        if len(spec.text) > _AT_ONCE_CHARS or _LARGE_COUNT.search(spec.text):
             return None
         budget = self._compiler.budget(stop=self._tools.stop, max_states=_AT_ONCE_STATES, timeout_s=_AT_ONCE_S)
         begin = time.monotonic()

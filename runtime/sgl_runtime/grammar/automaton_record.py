@@ -1,9 +1,10 @@
 """A compiled automaton as arrays and facts, for the disk cache and for the way from a worker process."""
 
 import hashlib
+from dataclasses import astuple
 from typing import Any
 
-from sgl_runtime.grammar.automaton import ByteAutomaton, SharedPart
+from sgl_runtime.grammar.automaton import ByteAutomaton, CountingStates, SharedPart, TwinStates
 from sgl_runtime.grammar.base import RelaxedKeyword
 from sgl_runtime.grammar.compiler import MadeAutomaton
 from sgl_runtime.grammar.fragment import ByteFragment
@@ -32,7 +33,13 @@ def to_record(made: MadeAutomaton) -> Record:
         for part in automaton.parts
         if isinstance(part.key, ByteFragment)
     ]
-    return {"parts": parts, "relaxed": [[each.path, each.reason] for each in made.relaxed]}, arrays
+    facts = {
+        "parts": parts,
+        "counting": [astuple(each) for each in automaton.counting],
+        "twins": [[each.first_state, list(each.originals)] for each in automaton.twins],
+        "relaxed": [[each.path, each.reason] for each in made.relaxed],
+    }
+    return facts, arrays
 
 
 def from_record(record: Record) -> MadeAutomaton:
@@ -40,7 +47,18 @@ def from_record(record: Record) -> MadeAutomaton:
     facts, arrays = record
     parts = tuple(SharedPart(key, first, count) for key, first, count in facts["parts"])
     relaxed = tuple(RelaxedKeyword(path, reason) for path, reason in facts["relaxed"])
-    return MadeAutomaton(ByteAutomaton(**arrays, parts=parts), relaxed)
+    automaton = ByteAutomaton(
+        byte_classes=arrays["byte_classes"],
+        table=arrays["table"],
+        accepting=arrays["accepting"],
+        edge_target=arrays["edge_target"],
+        edge_argument=arrays["edge_argument"],
+        returns=arrays["returns"],
+        parts=parts,
+        counting=tuple(CountingStates(*each) for each in facts["counting"]),
+        twins=tuple(TwinStates(first, originals) for first, originals in facts["twins"]),
+    )
+    return MadeAutomaton(automaton, relaxed)
 
 
 def _digest(fragment: ByteFragment) -> str:

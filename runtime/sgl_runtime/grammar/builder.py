@@ -3,7 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_runtime.grammar.automaton import DEAD, FIRST_SPECIAL, ByteAutomaton, SharedPart
+from sgl_runtime.grammar.automaton import (
+    DEAD,
+    FIRST_SPECIAL,
+    ByteAutomaton,
+    CountingStates,
+    SharedPart,
+    TwinStates,
+)
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.fragment import ByteFragment
 
@@ -38,6 +45,8 @@ class AutomatonBuilder:
         self._merges: list[tuple[int, int, int]] = []
         self._accepting: list[int] = []
         self._parts: list[SharedPart] = []
+        self._counting: list[CountingStates] = []
+        self._twins: list[TwinStates] = []
 
     def new_state(self) -> int:
         """A state without edges."""
@@ -129,6 +138,14 @@ class AutomatonBuilder:
         """
         self._merges.append((level, state, source))
 
+    def note_counting(self, states: CountingStates) -> None:
+        """Say that states count characters."""
+        self._counting.append(states)
+
+    def note_twins(self, states: TwinStates) -> None:
+        """Say that states are twins of others."""
+        self._twins.append(states)
+
     def accept(self, state: int) -> None:
         """The output may end at a state."""
         self._accepting.append(state)
@@ -171,6 +188,8 @@ class AutomatonBuilder:
             edge_argument=np.ascontiguousarray(specials[:, 1]),
             returns=np.array(self._returns, dtype=np.int32),
             parts=tuple(self._parts),
+            counting=tuple(self._counting),
+            twins=tuple(self._twins),
         )
 
     def _byte_classes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -7,6 +7,7 @@ then its end; then the text is free again.
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def read_structural_tag(text: str) -> tuple[list[TaggedPart], list[bytes]]:
             raise GrammarError(f"structural_tag: {place} must be an object with 'begin', 'schema' and 'end'")
         begin = _bytes(each["begin"], f"{place}.begin")
         end = _bytes(each["end"], f"{place}.end", may_be_empty=True)
-        if not any(begin.startswith(trigger) for trigger in triggers):
+        if not begin.startswith(tuple(triggers)):
             raise GrammarError(f"structural_tag: {place}.begin is {each['begin']!r}; it must start with a trigger")
         parts.append(TaggedPart(begin, each["schema"], end, place))
     _check_distinct([part.begin for part in parts], "structures", "begin")
@@ -87,7 +88,7 @@ class TagFrontEnd:
             GrammarError: it, or a schema in it, is malformed or not supported.
         """
         parts, triggers = read_structural_tag(text)
-        free = _FreeText(builder, triggers, self._usable)
+        free = _FreeText(builder, triggers, self._usable, budget)
         behind_triggers = free.write()
         for trigger, state in behind_triggers.items():
             following = [part for part in parts if part.begin.startswith(trigger)]
@@ -118,12 +119,52 @@ class TagFrontEnd:
             builder.merge(nodes[rest], value, level=_ROOT_LEVEL)
 
 
+class _Triggers:
+    """The beginnings of triggers, numbered, and what one becomes with a byte.
+
+    Source: Aho and Corasick, "Efficient string matching: an aid to bibliographic search", Communications of the ACM
+    18 (6), 1975.
+
+    Attributes:
+        after: (N, 256) int32, the longest end of a text that begins a trigger, by the one before its last byte.
+        found: The trigger that has appeared, by the number of the longest end.
+    """
+
+    def __init__(self, triggers: list[bytes], budget: Budget) -> None:
+        children: list[dict[int, int]] = [{}]
+        self.found: dict[int, bytes] = {}
+        for trigger in triggers:
+            node = 0
+            for byte in trigger:
+                node = children[node].setdefault(byte, len(children))
+                if node == len(children):
+                    children.append({})
+            self.found[node] = trigger
+            budget.check_states(len(children))
+        self.after: NDArray[np.int32] = np.zeros((len(children), 256), dtype=np.int32)
+        # For each beginning its longest end that is a shorter beginning.
+        shorter = [0] * len(children)
+        pending = deque([0])
+        while pending:
+            node = pending.popleft()
+            budget.spend()
+            self.after[node] = self.after[shorter[node]]
+            for byte, child in children[node].items():
+                shorter[child] = int(self.after[node, byte])
+                self.after[node, byte] = child
+                pending.append(child)
+            if shorter[node] in self.found:
+                self.found.setdefault(node, self.found[shorter[node]])
+
+
 class _FreeText:
     """Text of whole characters, watched for triggers; the output may end between any two characters."""
 
-    def __init__(self, builder: AutomatonBuilder, triggers: list[bytes], usable: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, builder: AutomatonBuilder, triggers: list[bytes], usable: NDArray[np.bool_], budget: Budget
+    ) -> None:
         self._builder = builder
-        self._triggers = triggers
+        self._triggers = _Triggers(triggers, budget)
         self._usable = usable
         self.start = 0
 
@@ -132,8 +173,8 @@ class _FreeText:
 
         A state is the longest end of the text that begins a trigger, with the continuation bytes that are to come.
         """
-        behind = {trigger: self._builder.new_state() for trigger in self._triggers}
-        numbers: dict[tuple[bytes, int, int, int], int] = {(b"", 0, 0x80, 0xBF): self.start}
+        behind = {trigger: self._builder.new_state() for trigger in self._triggers.found.values()}
+        numbers: dict[tuple[int, int, int, int], int] = {(0, 0, 0x80, 0xBF): self.start}
         pending = deque(numbers)
         while pending:
             key = pending.popleft()
@@ -145,9 +186,9 @@ class _FreeText:
                 after = self._after(to_come, low, high, byte)
                 if after is None:
                     continue
-                suffix = self._longest_begin(seen + bytes([byte]))
-                if suffix in behind:
-                    self._builder.add_edge(state, byte, behind[suffix])
+                suffix = int(self._triggers.after[seen, byte])
+                if suffix in self._triggers.found:
+                    self._builder.add_edge(state, byte, behind[self._triggers.found[suffix]])
                     continue
                 following = (suffix, *after)
                 if following not in numbers:
@@ -155,13 +196,6 @@ class _FreeText:
                     pending.append(following)
                 self._builder.add_edge(state, byte, numbers[following])
         return behind
-
-    def _longest_begin(self, text: bytes) -> bytes:
-        """The longest end of a text that is a trigger or the beginning of one."""
-        for start in range(len(text)):
-            if any(trigger.startswith(text[start:]) for trigger in self._triggers):
-                return text[start:]
-        return b""
 
     def _after(self, to_come: int, low: int, high: int, byte: int) -> tuple[int, int, int] | None:
         """How many continuation bytes are to come behind a byte, and the range of the next; None: not allowed."""
@@ -192,10 +226,10 @@ def _bytes(value: Any, place: str, *, may_be_empty: bool = False) -> bytes:
 
 
 def _check_distinct(texts: list[bytes], field: str, what: str) -> None:
-    for first, text in enumerate(texts):
-        for second, other in enumerate(texts):
-            if first != second and other.startswith(text):
-                raise GrammarError(
-                    f"structural_tag: the {what} of {field}[{second}] starts with that of {field}[{first}]; each must"
-                    " be told apart from the others"
-                )
+    # What starts with a text comes right behind it.
+    for (text, first), (other, second) in pairwise(sorted((text, at) for at, text in enumerate(texts))):
+        if other.startswith(text):
+            raise GrammarError(
+                f"structural_tag: the {what} of {field}[{second}] starts with that of {field}[{first}]; each must"
+                " be told apart from the others"
+            )

@@ -45,11 +45,13 @@ class _Mask:
         row: The tokens that are allowed whatever lies deeper.
         pending: By level, the prefixes that pop what lies deeper, with the label.
         deeper: The masks by what lies there.
+        ways: By level, the prefixes that lead to those of `pending`; None until they are asked for.
     """
 
     row: MaskRow
     pending: dict[int, tuple[Indices, Indices]]
     deeper: "dict[int, _Mask]" = field(default_factory=dict)
+    ways: "list[NDArray[np.bool_]] | None" = None
 
 
 class _FramePool:
@@ -75,11 +77,19 @@ class _Walk:
     """
 
     def __init__(
-        self, automaton: ByteAutomaton, order: VocabularyOrder, *, depth: int = 0, max_depth: int | None = None
+        self,
+        automaton: ByteAutomaton,
+        order: VocabularyOrder,
+        *,
+        depth: int = 0,
+        max_depth: int | None = None,
+        ways: "list[NDArray[np.bool_]] | None" = None,
     ) -> None:
         self._automaton = automaton
         self._order = order
         self._max_depth = max_depth
+        # By level, the prefixes to look at; None for all.
+        self._ways = ways
         self._next_state = automaton.table.ravel()
         self._width = automaton.table.shape[1]
         self._pool = _FramePool(depth)
@@ -129,15 +139,19 @@ class _Walk:
         begins = first_child.take(front.nodes)
         counts = first_child.take(front.nodes + 1) - begins
         children = spans(begins, counts)
+        sources = np.repeat(np.arange(len(counts)), counts)
+        if self._ways is not None:
+            (looked_at,) = np.nonzero(self._ways[depth].take(children))
+            children, sources = children.take(looked_at), sources.take(looked_at)
         if not len(children):
             return None
         level = order.levels[depth]
         entries = self._next_state.take(
-            np.repeat(front.states * self._width, counts) + automaton.byte_classes.take(level.byte.take(children))
+            (front.states * self._width).take(sources) + automaton.byte_classes.take(level.byte.take(children))
         )
         (alive,) = np.nonzero(entries != -1)
         children, entries = children.take(alive), entries.take(alive)
-        frames = np.repeat(front.frames, counts).take(alive)
+        frames = front.frames.take(sources).take(alive)
         (special,) = np.nonzero(entries <= FIRST_SPECIAL)
         front = _Front(children, entries, frames)
         if len(special):
@@ -218,6 +232,19 @@ def _deeper_mask(
     return _Mask(mask.row | deeper.row, deeper.pending)
 
 
+def _ways_to(pending: dict[int, tuple[Indices, Indices]], order: VocabularyOrder) -> list[NDArray[np.bool_]]:
+    """By level, the prefixes that lead to pending ones, which are among them."""
+    ways = [np.zeros(len(level.byte), dtype=bool) for level in order.levels]
+    for depth in range(len(order.levels), 0, -1):
+        if depth in pending:
+            ways[depth - 1][pending[depth][0]] = True
+        if depth > 1:
+            (wanted,) = np.nonzero(ways[depth - 1])
+            parents = np.searchsorted(order.levels[depth - 2].first_child, wanted, side="right") - 1
+            ways[depth - 2][parents] = True
+    return ways
+
+
 class TokenMaskCache:
     """Remembers the masks of states that were visited, the least recently used ones leave first.
 
@@ -232,7 +259,7 @@ class TokenMaskCache:
         self._num_rows = 0
         self._masks: OrderedDict[tuple[int, int], _Mask] = OrderedDict()
         # Masks of states in parts that automata share, without what depends on the stack.
-        self._shared: OrderedDict[tuple[Hashable, int], _Mask] = OrderedDict()
+        self._shared: OrderedDict[Hashable, _Mask] = OrderedDict()
 
     def row(self, automaton: ByteAutomaton, automaton_id: int, state: int, stack: Stack) -> MaskRow:
         """The row of a state; not to be written to.
@@ -261,15 +288,47 @@ class TokenMaskCache:
         return mask.row
 
     def _first(self, automaton: ByteAutomaton, state: int) -> _Mask:
+        """The mask of a state as far as it does not depend on the stack."""
         self._num_rows += 1
+        key = self._shared_key(automaton, state)
+        if key is not None:
+            shared = self._shared.get(key)
+            if shared is None:
+                shared = self._shared[key] = _Walk(automaton, self.order).run(_seed(state))
+            return _Mask(shared.row, shared.pending)
+        for twins in automaton.twins:
+            if twins.first_state <= state < twins.first_state + len(twins.originals):
+                return self._twin(automaton, state, twins.originals[state - twins.first_state])
+        return _Walk(automaton, self.order).run(_seed(state))
+
+    def _shared_key(self, automaton: ByteAutomaton, state: int) -> Hashable:
+        """What masks of other automata are the same; None for none."""
         for part in automaton.parts:
             if part.first_state <= state < part.first_state + part.num_states:
-                key = (part.key, state - part.first_state)
-                shared = self._shared.get(key)
-                if shared is None:
-                    shared = self._shared[key] = _Walk(automaton, self.order).run(_seed(state))
-                return _Mask(shared.row, shared.pending)
-        return _Walk(automaton, self.order).run(_seed(state))
+                return part.key, state - part.first_state
+        for counting in automaton.counting:
+            if counting.first_state <= state < counting.first_state + counting.num_states:
+                # No token has more characters than bytes, nor more bytes than there are levels.
+                longest = len(self.order.levels)
+                num_read = state - counting.first_state
+                to_come = longest if counting.most is None else min(counting.most - num_read, longest)
+                return "counting", min(max(counting.least - num_read, 0), longest), to_come, counting.label
+        return None
+
+    def _twin(self, automaton: ByteAutomaton, state: int, original: int) -> _Mask:
+        """The mask of a twin: that of its original, with labels of its own where that pops."""
+        key = self._shared_key(automaton, original)
+        mask = None if key is None else self._shared.get(key)
+        if mask is None:
+            mask = _Walk(automaton, self.order).run(_seed(original))
+            if key is not None:
+                self._shared[key] = mask
+        if not mask.pending:
+            return _Mask(mask.row, {})
+        if mask.ways is None:
+            mask.ways = _ways_to(mask.pending, self.order)
+        pending = _Walk(automaton, self.order, ways=mask.ways).run(_seed(state)).pending
+        return _Mask(mask.row, pending)
 
     def _forget_oldest(self) -> None:
         while self._num_rows > self._max_rows and len(self._masks) > 1:

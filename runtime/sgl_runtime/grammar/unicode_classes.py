@@ -5,7 +5,7 @@ both: a shorthand stands for its ASCII members, and its negation leaves out all 
 """
 
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +126,7 @@ def _lower(char: str) -> str:
     return lowered if len(lowered) == 1 else lowered[0]
 
 
+@lru_cache(maxsize=256)
 def without_case(chars: CharSet, *, ascii_only: bool) -> CharSet:
     """The characters of a set and all that differ from one of them in case only."""
     keys, families = _case_families(ascii_only)

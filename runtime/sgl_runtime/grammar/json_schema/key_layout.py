@@ -6,7 +6,7 @@ states reads the key and says which it was: a tree whose every way out is the fr
 
 import json
 
-from sgl_runtime.grammar.automaton import DEAD
+from sgl_runtime.grammar.automaton import DEAD, TwinStates
 from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.json_schema.key_classes import KeyClasses
 from sgl_runtime.grammar.json_schema.rules import NO_NAME, KeyClass
@@ -101,6 +101,7 @@ class KeyLayout:
         # Each node of the tree has the edges of the state where the free string is after the same bytes.
         root = self._callees[names] = self._builder.new_state()
         self._builder.merge(root, first, level=_BODY_LEVEL)
+        originals = [first]
         children: dict[tuple[int, int], tuple[int, int]] = {}
         for index, name in enumerate(names):
             if not self._scalars.spellable(name):
@@ -113,9 +114,11 @@ class KeyLayout:
                     child = self._builder.new_state()
                     self._builder.add_edge(state, byte, child)
                     self._builder.merge(child, first + inside, level=_BODY_LEVEL)
+                    originals.append(first + inside)
                     found = children[state, byte] = (child, inside)
                 state, inside = found
             self._builder.add_pop(state, _QUOTE, index + 1)
+        self._builder.note_twins(TwinStates(root, originals))
         return root
 
 

@@ -147,7 +147,7 @@ class Scalars:
 
     def _others(self, parts: StringParts, label_of: Callable[[tuple[int, ...]], int], budget: Budget) -> ByteFragment:
         """The strings that have no label by their text alone."""
-        alphabet, automata = parts.parts(self._chars)
+        alphabet, automata = parts.parts(self._chars, budget)
         table, labels = labelled_product(automata, label_of, budget)
         return EMPTY if (labels < 0).all() else spelled(alphabet, table, labels, budget)
 

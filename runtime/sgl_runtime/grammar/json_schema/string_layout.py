@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_runtime.grammar.automaton import DEAD
+from sgl_runtime.grammar.automaton import DEAD, CountingStates
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.fragment import ByteFragment
@@ -65,6 +65,7 @@ class StringLayout:
             self._builder.add_pop(first + count, _QUOTE, wanted.label)
         enough = np.arange(wanted.least, count, dtype=np.int64)
         self._builder.add_pops(first + enough, np.full(len(enough), _QUOTE, dtype=np.int64), wanted.label)
+        self._builder.note_counting(CountingStates(first, count + 1, wanted.least, wanted.most, wanted.label))
         return first
 
     def _body(self, label: int) -> ByteFragment:

@@ -8,6 +8,7 @@ import numpy as np
 
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.alphabet import Alphabet, IntArray
+from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.char_dfa import CharDfa
 from sgl_runtime.grammar.char_set import EMPTY_SET, CharSet
 from sgl_runtime.grammar.json_schema.strings import StringShape
@@ -105,8 +106,14 @@ class StringParts:
         """The truth of each shape for a given string."""
         return self.truths([*(int(dfa.accepts(text)) for dfa in self._dfas), bisect_right(self._limits, len(text))])
 
-    def parts(self, chars: CharSet) -> tuple[Alphabet, list[Part]]:
-        """The automata over the characters of a set, in the order of the marks; at least one."""
+    def parts(self, chars: CharSet, budget: Budget) -> tuple[Alphabet, list[Part]]:
+        """The automata over the characters of a set, in the order of the marks; at least one.
+
+        Raises:
+            BudgetError: a length is larger than an automaton may be.
+        """
+        if self._limits:
+            budget.check_states(self._limits[-1])
         alphabet, columns = Alphabet.common([dfa.alphabet for dfa in self._dfas], chars - self._left_out)
         parts = [_complete(dfa, columns[:, at]) for at, dfa in enumerate(self._dfas)]
         if self._limits or not parts:
