@@ -14,6 +14,9 @@ import msgspec
 from sgl_runtime.config import RuntimeConfig
 from sgl_runtime.errors import ConfigError
 
+OLD_NAMES = {"disable_outlines_disk_cache": "disable_grammar_disk_cache"}
+"""Names that options have in servers whose users may come here."""
+
 _ATTRIBUTE = re.compile(r"^ {8}(\w+): (.*)$")
 
 
@@ -40,7 +43,12 @@ class ConfigFlag:
     @property
     def flag(self) -> str:
         """Name on the command line."""
-        return "--" + self.name.replace("_", "-")
+        return _flag(self.name)
+
+    @property
+    def old_flags(self) -> list[str]:
+        """Other names that the command line takes."""
+        return [_flag(old) for old, new in OLD_NAMES.items() if new == self.name]
 
     @property
     def value_type(self) -> Any:
@@ -83,7 +91,8 @@ def build_config(values: Mapping[str, Any]) -> RuntimeConfig:
     """
     flags = {flag.name: flag for flag in config_flags()}
     sections: dict[str, dict[str, Any]] = {flag.section: {} for flag in flags.values()}
-    for name, value in values.items():
+    for given_name, value in values.items():
+        name = OLD_NAMES.get(given_name, given_name)
         if name not in flags:
             hint = _nearest(name, list(flags)) or f"; options: {', '.join(flags)}"
             raise ConfigError(f"{name} is not an option{hint}")
@@ -129,11 +138,15 @@ def _add(group: Any, flag: ConfigFlag) -> None:
     shown = "" if required or flag.default in (None, False) else f" (default: {flag.default})"
     options: dict[str, Any] = {"help": (flag.help + shown).replace("%", "%%"), "default": argparse.SUPPRESS}
     if flag.value_type is bool:
-        group.add_argument(flag.flag, action="store_true", **options)
+        group.add_argument(flag.flag, *flag.old_flags, dest=flag.name, action="store_true", **options)
     elif get_origin(flag.value_type) is Literal:
         group.add_argument(flag.flag, choices=get_args(flag.value_type), **options)
     else:
         group.add_argument(flag.flag, type=flag.value_type, metavar=_METAVARS[flag.value_type], **options)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 _METAVARS = {int: "N", float: "X", str: "TEXT"}

@@ -1,7 +1,7 @@
 """Engine: the runtime inside the caller's process, with the same requests and replies as the server.
 
 The scheduler and the detokenizer share one thread, the TokenizerManager runs on an event loop in another.  No
-sockets, no child processes.
+sockets, and no child processes but those that compile large grammars.
 """
 
 import atexit

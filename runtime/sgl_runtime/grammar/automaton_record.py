@@ -62,6 +62,7 @@ def from_record(record: Record) -> MadeAutomaton:
 
 
 def _digest(fragment: ByteFragment) -> str:
-    digest = hashlib.sha256(fragment.table.tobytes())
+    digest = hashlib.sha256(fragment.class_table.tobytes())
+    digest.update(fragment.byte_classes.tobytes())
     digest.update(fragment.labels.tobytes())
     return digest.hexdigest()

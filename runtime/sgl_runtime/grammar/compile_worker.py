@@ -7,24 +7,19 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-
-import msgspec
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
-from sgl_runtime.grammar.automaton_record import Record, to_record
+from sgl_runtime.grammar.automaton_record import to_record
 from sgl_runtime.grammar.base import GrammarSpec
 from sgl_runtime.grammar.budget import BudgetError
 from sgl_runtime.grammar.compiler import AutomatonCompiler
 from sgl_runtime.grammar.frames import receive_frame, send_frame
-from sgl_runtime.grammar.packed_arrays import Arrays, pack, unpack
+from sgl_runtime.grammar.packed_arrays import pack, unpack
+from sgl_runtime.grammar.worker_setup import GRACE_S, Task, WorkerSetup
 from sgl_runtime.registry import Registry
-
-GRACE_S = 2.0
-"""How much longer than its limit a compilation may take before its process is ended."""
 
 _NICENESS = 5
 """Decoding goes before compiling."""
@@ -37,31 +32,6 @@ WORKER_TASKS = Registry(
         "outlines": "sgl_runtime.grammar.outlines_index:index_task",
     },
 )
-
-Task = Callable[[GrammarSpec], Record]
-
-
-@dataclass(frozen=True)
-class WorkerSetup:
-    """What a worker is told once.
-
-    Attributes:
-        config: Limits and policies.
-        arrays: `usable_bytes` (256,), and the vocabulary where a backend needs it.
-    """
-
-    config: GrammarConfig
-    arrays: Arrays
-
-    def packed(self) -> bytes:
-        """The setup as bytes."""
-        return pack(msgspec.to_builtins(self.config), self.arrays)
-
-    @classmethod
-    def unpacked(cls, data: bytes) -> "WorkerSetup":
-        """What `packed` gave."""
-        facts, arrays = unpack(data)
-        return cls(msgspec.convert(facts, GrammarConfig), arrays)
 
 
 def automaton_task(setup: WorkerSetup) -> Task:

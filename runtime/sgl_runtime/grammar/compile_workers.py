@@ -15,9 +15,9 @@ from sgl_runtime.errors import GrammarError, SglRuntimeError
 from sgl_runtime.grammar.automaton_record import Record
 from sgl_runtime.grammar.base import GrammarSpec
 from sgl_runtime.grammar.budget import BudgetError
-from sgl_runtime.grammar.compile_worker import GRACE_S, WorkerSetup
 from sgl_runtime.grammar.frames import receive_frame, send_frame
 from sgl_runtime.grammar.packed_arrays import pack, unpack
+from sgl_runtime.grammar.worker_setup import GRACE_S, WorkerSetup
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _START_TIMEOUT_S = 60.0
 _EXIT_TIMEOUT_S = 2.0
 # The child finds this package where it is, and does not run the main module of whoever starts it.
 _BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from sgl_runtime.grammar.compile_worker import main;"
+    "import sys; sys.path.insert(0, sys.argv[1]); from sgl_runtime.grammar.worker_setup import main;"
     " main(int(sys.argv[2]))"
 )
 

@@ -19,11 +19,11 @@ from sgl_runtime.errors import SglRuntimeError
 from sgl_runtime.grammar.backend_tools import BackendTools
 from sgl_runtime.grammar.base import EnforcedGrammar, Grammar, GrammarBackend, GrammarSpec, GrammarVocabulary
 from sgl_runtime.grammar.budget import BudgetError
-from sgl_runtime.grammar.compile_worker import WorkerSetup
 from sgl_runtime.grammar.compile_workers import CompileWorkers
 from sgl_runtime.grammar.disk_cache import DiskCache
 from sgl_runtime.grammar.packed_arrays import Arrays
 from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
+from sgl_runtime.grammar.worker_setup import WorkerSetup
 from sgl_runtime.registry import Registry
 
 logger = logging.getLogger(__name__)

@@ -1,8 +1,9 @@
 """The grammar backend `llguidance`: a parser on the host, for EBNF and Lark, and for what is too large for us."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
@@ -29,6 +30,37 @@ _AT_ONCE_CHARS = 4096
 _MAX_STEP_S = 0.5
 
 
+@dataclass(frozen=True)
+class _TokenRows:
+    """Which tokens there are, as packed rows of bits like masks.
+
+    Attributes:
+        usable: Tokens that a constrained output may hold.
+        eos: Tokens that end it.
+        eos_ids: Their ids, those without a logit included.
+    """
+
+    usable: NDArray[np.int32]
+    eos: NDArray[np.int32]
+    eos_ids: frozenset[int]
+
+    @classmethod
+    def of(cls, vocabulary: GrammarVocabulary) -> "_TokenRows":
+        usable = np.zeros(vocabulary.num_mask_words * 32, dtype=bool)
+        usable[: len(vocabulary.token_bytes)] = [bool(data) for data in vocabulary.token_bytes[: vocabulary.size]]
+        eos = np.zeros_like(usable)
+        eos[[eos_id for eos_id in vocabulary.eos_ids if eos_id < vocabulary.size]] = True
+        return cls(_packed(usable & ~eos), _packed(eos), vocabulary.eos_ids)
+
+    def has(self, token_id: int) -> bool:
+        """Whether a constrained output may hold a token."""
+        return 0 <= token_id < 32 * len(self.usable) and bool(self.usable[token_id // 32] >> (token_id % 32) & 1)
+
+
+def _packed(bits: NDArray[np.bool_]) -> NDArray[np.int32]:
+    return np.packbits(bits, bitorder="little").view(np.int32)
+
+
 class LlguidanceBackend:
     """Implements `base.GrammarBackend`.
 
@@ -39,10 +71,10 @@ class LlguidanceBackend:
     """
 
     def __init__(self, vocabulary: GrammarVocabulary, config: GrammarConfig, tools: BackendTools) -> None:
-        self._vocabulary = vocabulary
         self._config = config
         self._tools = tools
         self._tokenizer = _tokenizer(vocabulary)
+        self._tokens = _TokenRows.of(vocabulary)
 
     def compile_at_once(self, spec: GrammarSpec) -> EnforcedGrammar | None:
         """See `base.GrammarBackend`."""
@@ -62,7 +94,7 @@ class LlguidanceBackend:
             keys = relaxed_keys(matcher.get_grammar_warnings())
             places = places_of(parse_schema(spec.text), keys)
             relaxed = tuple(RelaxedKeyword(place, "is a keyword that llguidance does not enforce") for place in places)
-        return EnforcedGrammar(LlguidanceGrammar(matcher, spec.kind, self._vocabulary), "llguidance", relaxed)
+        return EnforcedGrammar(LlguidanceGrammar(matcher, spec.kind, self._tokens), "llguidance", relaxed)
 
 
 class LlguidanceGrammar:
@@ -71,17 +103,17 @@ class LlguidanceGrammar:
     Args:
         matcher: At the beginning.
         kind: What messages call the constraint.
-        vocabulary: The tokens.
+        tokens: Which tokens there are.
     """
 
-    def __init__(self, matcher: LLMatcher, kind: str, vocabulary: GrammarVocabulary) -> None:
+    def __init__(self, matcher: LLMatcher, kind: str, tokens: _TokenRows) -> None:
         self._matcher = matcher
         self._kind = kind
-        self._vocabulary = vocabulary
+        self._tokens = tokens
 
     def new_state(self) -> "LlguidanceState":
         """A cursor at the beginning of the output."""
-        return LlguidanceState(self._matcher.deep_copy(), self._kind, self._vocabulary)
+        return LlguidanceState(self._matcher.deep_copy(), self._kind, self._tokens)
 
 
 class LlguidanceState:
@@ -90,38 +122,31 @@ class LlguidanceState:
     Args:
         matcher: Its own.
         kind: What messages call the constraint.
-        vocabulary: The tokens.
+        tokens: Which tokens there are.
     """
 
-    def __init__(self, matcher: LLMatcher, kind: str, vocabulary: GrammarVocabulary) -> None:
+    def __init__(self, matcher: LLMatcher, kind: str, tokens: _TokenRows) -> None:
         self._matcher = matcher
         self._kind = kind
-        self._vocabulary = vocabulary
+        self._tokens = tokens
         self._row: NDArray[np.int32] | None = None
+        self._failure: GrammarError | None = None
 
     def fill_mask(self, row: NDArray[np.int32]) -> None:
         """Write the token mask of this state, see `base.GrammarState.fill_mask`."""
-        row[:] = self._mask()
-        if self.can_end():
-            for eos_id in self._eos_ids():
-                row.view(np.uint32)[eos_id // 32] |= np.uint32(1 << (eos_id % 32))
+        np.bitwise_or(self._mask(), self._tokens.eos if self.can_end() else 0, out=row)
 
     def advance(self, token_id: int) -> bool:
         """Move past a token, see `base.GrammarState.advance`."""
-        if token_id in self._vocabulary.eos_ids:
+        if token_id in self._tokens.eos_ids:
             return self.can_end()
-        tokens = self._vocabulary.token_bytes
-        if not 0 <= token_id < len(tokens) or not tokens[token_id] or self._matcher.is_stopped():
+        if not self._tokens.has(token_id) or self._matcher.is_stopped():
             return False
         with self._limited_step():
             num_taken = self._matcher.try_consume_tokens([token_id])
         if num_taken == 1:
             self._row = None
-            return True
-        if self._matcher.is_error():
-            self._row = None
-            raise matcher_error(self._matcher, self._kind)
-        return False
+        return num_taken == 1
 
     def can_end(self) -> bool:
         """Whether the output so far is complete as it stands."""
@@ -132,51 +157,53 @@ class LlguidanceState:
         return NOTHING_FORCED
 
     def must_end(self) -> bool:
-        """Whether the output is complete and nothing can follow."""
-        return self.can_end() and not self._mask().any()
+        """Whether the output is complete and nothing can follow; what passes a limit shows in the next mask."""
+        if not self.can_end():
+            return False
+        try:
+            return not self._mask().any()
+        except GrammarError:
+            return False
 
     def _mask(self) -> NDArray[np.int32]:
         """The tokens that may come, without those that end the output."""
+        if self._failure is not None:
+            raise self._failure
         if self._row is None:
-            row = np.zeros(self._vocabulary.num_mask_words, dtype=np.int32)
-            if self._matcher.is_error():
-                raise matcher_error(self._matcher, self._kind)
+            row = np.zeros_like(self._tokens.usable)
             if not self._matcher.is_stopped():
                 with self._limited_step():
                     found = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.int32)
-                if self._matcher.is_error():
-                    raise matcher_error(self._matcher, self._kind)
                 row[: len(found)] = found[: len(row)]
-                for eos_id in self._eos_ids():
-                    row.view(np.uint32)[eos_id // 32] &= ~np.uint32(1 << (eos_id % 32))
-            self._row = row
+            self._row = row & self._tokens.usable
         return self._row
 
     @contextmanager
     def _limited_step(self) -> Iterator[None]:
-        """Refuse to go on with a grammar whose steps hold the other requests back."""
+        """Run a step; once one has failed, or has held the other requests back, all that follow fail."""
         begin = time.thread_time()
         yield
         seconds = time.thread_time() - begin
-        if seconds > _MAX_STEP_S:
-            raise GrammarError(
+        if self._matcher.is_error():
+            self._failure = matcher_error(self._matcher, self._kind)
+        elif seconds > _MAX_STEP_S:
+            self._failure = GrammarError(
                 f"{self._kind}: a step of llguidance took {seconds:.2f} seconds; at most {_MAX_STEP_S} are allowed:"
                 " the grammar is too ambiguous"
             )
-
-    def _eos_ids(self) -> Sequence[int]:
-        return [eos_id for eos_id in self._vocabulary.eos_ids if eos_id < self._vocabulary.size]
+        if self._failure is not None:
+            raise self._failure
 
 
 class _Tokens:
     """The vocabulary as llguidance asks for it; it is never asked to tokenize, since nothing is forced."""
 
-    def __init__(self, vocabulary: GrammarVocabulary) -> None:
+    def __init__(self, vocabulary: GrammarVocabulary, eos_ids: list[int]) -> None:
         self.tokens = [
-            b"" if data is None or token_id in vocabulary.eos_ids else data
+            b"" if data is None or token_id in eos_ids else data
             for token_id, data in enumerate(vocabulary.token_bytes[: vocabulary.size])
         ]
-        self.eos_token_id = min(vocabulary.eos_ids, default=None)
+        self.eos_token_id = eos_ids[0] if eos_ids else None
         self.bos_token_id = None
         self.special_token_ids: list[int] = []
 
@@ -186,4 +213,6 @@ class _Tokens:
 
 def _tokenizer(vocabulary: GrammarVocabulary) -> LLTokenizer:
     eos_ids = sorted(token_id for token_id in vocabulary.eos_ids if token_id < vocabulary.size)
-    return LLTokenizer(TokenizerWrapper(_Tokens(vocabulary)), n_vocab=vocabulary.size, eos_token=eos_ids or None)
+    # Without any, llguidance makes one up behind the others.
+    size = vocabulary.size if eos_ids else vocabulary.size + 1
+    return LLTokenizer(TokenizerWrapper(_Tokens(vocabulary, eos_ids)), n_vocab=size, eos_token=eos_ids or None)

@@ -12,11 +12,11 @@ from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.automaton_record import Record
 from sgl_runtime.grammar.base import GrammarSpec, one_line
 from sgl_runtime.grammar.choices import parse_choices
-from sgl_runtime.grammar.compile_worker import Task, WorkerSetup
 from sgl_runtime.grammar.json_schema.front_end import parse_schema
 from sgl_runtime.grammar.neutral_regex import neutral_regex, neutral_text
 from sgl_runtime.grammar.regex import whole_tree
 from sgl_runtime.grammar.structural_tags import read_structural_tag
+from sgl_runtime.grammar.worker_setup import Task, WorkerSetup
 
 LIMITS = LLParserLimits(verbose_errors=False)
 _DEAD_END = "NoExtension"

@@ -15,13 +15,13 @@ from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.automaton_record import Record
 from sgl_runtime.grammar.base import GrammarSpec, one_line
 from sgl_runtime.grammar.choices import parse_choices
-from sgl_runtime.grammar.compile_worker import Task, WorkerSetup
 from sgl_runtime.grammar.json_schema.front_end import parse_schema
 from sgl_runtime.grammar.json_schema.keywords import ENFORCED
 from sgl_runtime.grammar.json_schema.relaxing import places_of
 from sgl_runtime.grammar.neutral_regex import neutral_regex, neutral_text
 from sgl_runtime.grammar.packed_arrays import Arrays
 from sgl_runtime.grammar.regex import whole_tree
+from sgl_runtime.grammar.worker_setup import Task, WorkerSetup
 
 # Other keywords are passed over in silence there; `oneOf` is read as `anyOf`, `allOf` as one after the other.
 _READ = frozenset({
@@ -33,7 +33,9 @@ _READ = frozenset({
 def index_task(setup: WorkerSetup) -> Task:
     """Compiles regexes, choices and JSON Schemas to the transitions between token boundaries."""
     eos_ids = frozenset(setup.arrays["eos_ids"].tolist())
-    vocabulary = _vocabulary(setup.arrays, eos_ids)
+    # The index knows one token that ends an output: one of its own, behind all others.
+    end_id = len(setup.arrays["token_lengths"])
+    vocabulary = _vocabulary(setup.arrays, eos_ids, end_id)
 
     def run(spec: GrammarSpec) -> Record:
         regex, relaxed = _regex(spec, setup.config)
@@ -42,7 +44,7 @@ def index_task(setup: WorkerSetup) -> Task:
         # What a build raises is up to the Rust library behind it.
         except Exception as error:
             raise GrammarError(one_line(f"{spec.kind}: outlines-core: {error}")) from None
-        return {"relaxed": relaxed}, _arrays(index, eos_ids)
+        return {"relaxed": relaxed}, _arrays(index, end_id)
 
     return run
 
@@ -65,7 +67,7 @@ def _regex(spec: GrammarSpec, config: GrammarConfig) -> tuple[str, list[str]]:
         raise GrammarError(one_line(f"json_schema: outlines-core: {error}".partition("\n")[0])) from None
 
 
-def _vocabulary(arrays: Arrays, eos_ids: frozenset[int]) -> Vocabulary:
+def _vocabulary(arrays: Arrays, eos_ids: frozenset[int], end_id: int) -> Vocabulary:
     ids: dict[bytes, list[int]] = defaultdict(list)
     joined, start = arrays["token_bytes"].tobytes(), 0
     for token_id, length in enumerate(arrays["token_lengths"].tolist()):
@@ -73,11 +75,10 @@ def _vocabulary(arrays: Arrays, eos_ids: frozenset[int]) -> Vocabulary:
         start += max(length, 0)
         if data and token_id not in eos_ids and token_id < int(arrays["vocabulary_size"][0]):
             ids[data].append(token_id)
-    # Ids that end the output are left out of the index: where it may end is known from its states.
-    return Vocabulary(len(arrays["token_lengths"]), dict(ids))
+    return Vocabulary(end_id, dict(ids))
 
 
-def _arrays(index: Any, eos_ids: frozenset[int]) -> Arrays:
+def _arrays(index: Any, end_id: int) -> Arrays:
     """Tokens and next states of each state, state by state; state 0 is the start."""
     transitions: dict[int, dict[int, int]] = index.get_transitions()
     finals: set[int] = index.get_final_states()
@@ -90,7 +91,7 @@ def _arrays(index: Any, eos_ids: frozenset[int]) -> Arrays:
     targets: list[int] = []
     ends = []
     for state in numbers:
-        row = sorted((token, target) for token, target in transitions.get(state, {}).items() if token not in eos_ids)
+        row = sorted((token, target) for token, target in transitions.get(state, {}).items() if token != end_id)
         tokens += [token for token, _ in row]
         targets += [numbers[target] for _, target in row]
         ends.append(len(tokens))

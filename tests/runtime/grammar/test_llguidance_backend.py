@@ -122,6 +122,28 @@ def test_what_is_forced_is_not_narrowed_to_one_token(compiled: Compile) -> None:
     assert allowed(compiled("regex", "aab")) == [98, 258]
 
 
+@pytest.mark.parametrize("grammar", ["start: <[259-261]> | <[98]>", "start: <[0]> | <[98]>", "start: <[^99]>"])
+def test_a_grammar_cannot_name_tokens_that_no_output_may_hold(compiled: Compile, grammar: str) -> None:
+    state = compiled("ebnf", grammar)
+    tokens = allowed(state)
+    assert 98 in tokens
+    assert not {0, 259, 260, 261} & set(tokens)
+    assert all(compiled("ebnf", grammar).advance(token) for token in tokens)
+
+
+@pytest.mark.parametrize("eos_ids", [frozenset(), frozenset({400}), frozenset({256, 2, 9})])
+def test_any_ids_may_end_an_output(eos_ids: frozenset[int]) -> None:
+    vocabulary = GrammarVocabulary([bytes([byte]) for byte in range(256)] + [None], eos_ids, 257)
+    compiler = GrammarCompiler(vocabulary, GrammarConfig(grammar_backend="llguidance"))
+    state = compiler.compile(GrammarSpec("regex", "ab*")).new_state()
+    row = np.zeros(vocabulary.num_mask_words, dtype=np.int32)
+    assert state.advance(97)
+    state.fill_mask(row)
+    bits = set(np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist())
+    assert bits == {98} | {eos_id for eos_id in eos_ids if eos_id < 257}
+    compiler.close()
+
+
 @pytest.mark.parametrize(
     "grammar",
     [

@@ -32,6 +32,12 @@ def test_flags_reach_their_sections() -> None:
     assert config.scheduler == RuntimeConfig(model=config.model).scheduler
 
 
+def test_an_option_is_known_by_its_old_name_too() -> None:
+    for flag in ("--disable-grammar-disk-cache", "--disable-outlines-disk-cache"):
+        assert parse_flags("sgl serve", ["--model-path", "m", flag]).grammar.disable_grammar_disk_cache
+    assert build_config({"model_path": "m", "disable_outlines_disk_cache": True}).grammar.disable_grammar_disk_cache
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -42,6 +48,11 @@ def test_flags_reach_their_sections() -> None:
         (["--model-path", "m", "--port", "70000"], "port is 70000; it must be from 1 to 65535"),
         (["--model-path", "m", "--dtype", "int3"], "invalid choice: 'int3'"),
         (["--model-path", "m", "stray"], "stray is not an option"),
+        (["--model-path", "m", "--grammar-backend", "x"], "invalid choice: 'x'"),
+        (
+            ["--model-path", "m", "--grammar-compile-memory", "9"],
+            "grammar_compile_memory is 9; it must be at least 256",
+        ),
     ],
 )
 def test_wrong_flags_end_with_code_2_and_one_sentence(

@@ -88,7 +88,7 @@ def any_spelling(usable_bytes: Flags, budget: Budget) -> ByteFragment:
     automaton = to_bytes(nfa.to_dfa(first, first), budget)
     table = np.where(usable_bytes, automaton.table[:, automaton.byte_classes], np.int32(-1))
     table, labels = trim_labelled(table, as_labels(automaton.accepting), 0, budget)
-    return ByteFragment(*minimize_labelled(table, labels, budget))
+    return ByteFragment.of(*minimize_labelled(table, labels, budget))
 
 
 def spelled(alphabet: Alphabet, table: Table, labels: Labels, budget: Budget) -> ByteFragment:
@@ -116,7 +116,7 @@ def spelled(alphabet: Alphabet, table: Table, labels: Labels, budget: Budget) ->
     full = columns.table(top)
     all_labels = np.append(labels, np.full(len(full) - len(labels), NO_LABEL)).astype(np.int32)
     # Behind a backslash may follow just what follows elsewhere.
-    return ByteFragment(*merge_if_equal(full, all_labels, budget))
+    return ByteFragment.of(*merge_if_equal(full, all_labels, budget))
 
 
 def _add_utf8(columns: "_Columns", alphabet: Alphabet, top: IntArray) -> None:

@@ -110,7 +110,7 @@ class KeyLayout:
             for byte in _key_text(name)[:-1]:
                 found = children.get((state, byte))
                 if found is None:
-                    inside = int(body.table[inside, byte])
+                    inside = body.after(inside, byte)
                     child = self._builder.new_state()
                     self._builder.add_edge(state, byte, child)
                     self._builder.merge(child, first + inside, level=_BODY_LEVEL)

@@ -69,7 +69,7 @@ def number_fragment(
             bytewise[:, ord(char)] = table[:, symbol]
     if not usable_bytes[[ord(char) for char in SYMBOL_OF]].all():
         bytewise, found = minimize_labelled(*trim_labelled(bytewise, found, 0, budget), budget)
-    return overlay(ByteFragment(bytewise, found), texts, budget)
+    return overlay(ByteFragment.of(bytewise, found), texts, budget)
 
 
 class _Question:

@@ -16,7 +16,7 @@ from sgl_runtime.grammar.fragment import NO_LABEL, ByteFragment
 from sgl_runtime.grammar.graph import trim_labelled
 from sgl_runtime.grammar.minimize import merge_if_equal
 
-EMPTY = ByteFragment(np.full((1, 256), -1, dtype=np.int32), np.full(1, NO_LABEL, dtype=np.int32))
+EMPTY = ByteFragment.of(np.full((1, 256), -1, dtype=np.int32), np.full(1, NO_LABEL, dtype=np.int32))
 _DEAD = -1
 
 
@@ -76,13 +76,14 @@ class _Layer:
 
     def __init__(self, below: ByteFragment, budget: Budget) -> None:
         self._below = below
+        self._table = below.table
         self._budget = budget
         self._numbers: dict[tuple[int, int, tuple[tuple[int, int], ...]], int] = {}
         self._path = [_Node(0, int(below.labels[0]), 0)] if not below.is_empty else [_Node(_DEAD, NO_LABEL, 0)]
 
     def add(self, text: bytes, label: int) -> None:
         """Extend the path, which spells a prefix of the text, to the text."""
-        table, labels = self._below.table, self._below.labels
+        table, labels = self._table, self._below.labels
         below = self._path[-1].below
         for byte in text[len(self._path) - 1 :]:
             below = int(table[below, byte]) if below != _DEAD else _DEAD
@@ -105,17 +106,17 @@ class _Layer:
         """The whole automaton."""
         below, num_below = self._below, self._below.num_states
         sources = np.array([source for _, source, _ in self._numbers], dtype=np.int64)
-        padded = np.concatenate([below.table, np.full((1, 256), -1, dtype=np.int32)])
+        padded = np.concatenate([self._table, np.full((1, 256), -1, dtype=np.int32)])
         rows = padded[sources]
         edges = [(at, *edge) for at, (_, _, edges) in enumerate(self._numbers) for edge in edges]
         at, byte, target = np.array(edges, dtype=np.int32).reshape(-1, 3).T
         rows[at, byte] = target
-        table = np.concatenate([below.table, rows])
+        table = np.concatenate([self._table, rows])
         labels = np.concatenate([below.labels, np.array([label for label, _, _ in self._numbers], dtype=np.int32)])
         assert start < num_below + len(rows)
         table, labels = trim_labelled(table, labels, start, self._budget)
         # Equal labels may have made a state of the layer equal to one that lies below another.
-        return ByteFragment(*merge_if_equal(table, labels, self._budget))
+        return ByteFragment.of(*merge_if_equal(table, labels, self._budget))
 
     def _complete(self, node: _Node) -> int:
         """The state of a node that gets no more children."""
@@ -125,7 +126,7 @@ class _Layer:
         if below == _DEAD:
             edges = tuple(edge for edge in edges if edge[1] != _DEAD)
         else:
-            row = self._below.table[below]
+            row = self._table[below]
             edges = tuple(edge for edge in edges if edge[1] != row[edge[0]])
             label_below = int(self._below.labels[below])
         if not edges and node.label == label_below:

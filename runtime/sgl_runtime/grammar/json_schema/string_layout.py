@@ -74,10 +74,11 @@ class StringLayout:
     def _characters(self) -> NDArray[np.int32]:
         """(256,) the callee that reads on behind the first byte of a longer character, DEAD for other bytes."""
         if self._char_callees is None:
-            table = self._body(0).table
-            inner = np.where(table > 0, table, DEAD).astype(np.int32)
+            body = self._body(0)
+            inner = np.where(body.class_table > 0, body.class_table, DEAD).astype(np.int32)
+            table = body.table
             first = self._builder.embed(
-                ByteFragment(inner, np.zeros(len(inner), dtype=np.int32), self._body(0).byte_classes)
+                ByteFragment(inner, np.zeros(len(inner), dtype=np.int32), body.byte_classes)
             )
             states, data = np.nonzero(table[1:] == 0)
             self._builder.add_pops(first + 1 + states.astype(np.int64), data.astype(np.int64), 0)
