@@ -25,7 +25,7 @@ _START_TIMEOUT_S = 60.0
 _EXIT_TIMEOUT_S = 2.0
 # The child finds this package where it is, and does not run the main module of whoever starts it.
 _BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from sgl_runtime.grammar.worker_setup import main;"
+    "import sys; sys.path.insert(0, sys.argv[1]); from sgl_runtime.grammar.compile_worker import main;"
     " main(int(sys.argv[2]))"
 )
 

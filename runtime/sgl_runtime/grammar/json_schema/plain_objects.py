@@ -1,5 +1,6 @@
 """Objects that need some properties and have a schema for each: the most common ones by far, hence a short way."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sgl_runtime.grammar.budget import Budget
@@ -30,6 +31,10 @@ def build_plain(graph: "ValueGraph", callee: Callee, rules: ObjectRules, needed:
         needed: The properties that it needs, as bits.
         budget: Limits the states.
     """
+    if rules.is_chain:
+        _Chain(graph, callee, rules).build(needed)
+        budget.spend(len(rules.names))
+        return len(callee.states)
     limit = STATES_FOR_ORDER + STATES_FOR_NAME * len(rules.names)
     if not _PlainObject(graph, callee, rules, budget).build(needed, limit):
         rules.use_one_order()
@@ -91,3 +96,35 @@ class _PlainObject:
         if known is None:
             known = self._transitions[key, target] = Transition(key, question, [target])
         return known
+
+
+class _Chain:
+    """All names come in one order: a state for each, and one behind the last."""
+
+    def __init__(self, graph: "ValueGraph", callee: Callee, rules: ObjectRules) -> None:
+        self._graph = graph
+        self._callee = callee
+        self._rules = rules
+
+    def build(self, needed: int) -> None:
+        """Make the states; state i stands before the name of index i."""
+        callee, keys, num_names = self._callee, self._callee.keys, len(self._rules.names)
+        assert keys is not None
+        end_label = callee.labels[(True,)]
+        for index in range(1, num_names + 1):
+            callee.states.append(CalleeState((), index, None if needed >> index else end_label))
+        others = self._questions(keys.following(()))
+        by_name: list[list[Transition]] = []
+        for index in range(num_names):
+            classes = [key for key in keys.following([index]) if key.name == index]
+            by_name.append([Transition(*each, [index + 1]) for each in self._questions(classes)])
+        for index, state in enumerate(callee.states):
+            # A name that is needed cannot be passed over.
+            ahead = needed >> index
+            last = index + (ahead & -ahead).bit_length() if ahead else num_names
+            state.transitions = [each for name in by_name[index:last] for each in name]
+            state.transitions += [Transition(*each, [index]) for each in others]
+
+    def _questions(self, keys: Sequence[KeyClass]) -> list[tuple[KeyClass, Question]]:
+        asked = [(key, self._graph.question_about(self._rules.value_of(key))) for key in keys]
+        return [(key, question) for key, question in asked if question is not None]

@@ -228,6 +228,11 @@ class ObjectRules:
         """Where the object stands after a property."""
         return position if key.name == NO_NAME else position | 1 << key.name | self._earlier[key.name]
 
+    @property
+    def is_chain(self) -> bool:
+        """Whether all names come in one order."""
+        return all(earlier == (1 << index) - 1 for index, earlier in enumerate(self._earlier))
+
     def use_one_order(self) -> None:
         """Let all names come in the order in which the schemas first name them: that needs fewer states."""
         self._earlier = [(1 << index) - 1 for index in range(len(self.names))]
