@@ -76,7 +76,7 @@ def test_masks_and_moves_are_those_of_the_host(automata: list[ByteAutomaton], pr
     for row, each in enumerate(on_device):
         batch.start(row, each)
     places: list[tuple[int, Stack]] = [(0, ())] * len(automata)
-    for _ in range(12):
+    for _ in range(6):
         masks = batch.make(len(automata) + 1).cpu().numpy()
         assert (masks[-1] == -1).all()
         chosen = []

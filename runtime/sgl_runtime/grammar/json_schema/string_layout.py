@@ -77,9 +77,7 @@ class StringLayout:
             body = self._body(0)
             inner = np.where(body.class_table > 0, body.class_table, DEAD).astype(np.int32)
             table = body.table
-            first = self._builder.embed(
-                ByteFragment(inner, np.zeros(len(inner), dtype=np.int32), body.byte_classes)
-            )
+            first = self._builder.embed(ByteFragment(inner, np.zeros(len(inner), dtype=np.int32), body.byte_classes))
             states, data = np.nonzero(table[1:] == 0)
             self._builder.add_pops(first + 1 + states.astype(np.int64), data.astype(np.int64), 0)
             self._char_callees = np.where(table[0] > 0, first + table[0], DEAD).astype(np.int32)
