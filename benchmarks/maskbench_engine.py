@@ -7,7 +7,7 @@ engine and counts what it gets right, and how fast.  Run it with this folder and
 
 Policies: objects are open, as the specification says; properties come in the order of the schema; one space after each
 comma and colon.  Every grammar is compiled anew; fragments (strings, numbers, formats, patterns that came before) are
-remembered, as in a server.  `WarmFsmEngine` has seen the patterns of all cases before: MASKBENCH_CASES names their file.
+remembered, as in a server.  `WarmFsmEngine` has seen the patterns of all cases before; MASKBENCH_CASES is their file.
 """
 
 import gzip

@@ -160,9 +160,8 @@ class AutomatonBuilder:
             np.add(rows, first, out=table[first : first + len(rows)], where=rows >= 0)
         for first, count, fragment, callees, number in self._counting_runs:
             rows, own = table[first : first + count], callees[kept_bytes]
-            rows[:, fragment.class_table[0, fragment.byte_classes[kept_bytes]] == 0] = np.arange(
-                first + 1, first + count + 1
-            )[:, None]
+            behind = fragment.class_table[0, fragment.byte_classes[kept_bytes]]
+            rows[:, behind == 0] = np.arange(first + 1, first + count + 1)[:, None]
             kinds, kind = np.unique(own[own >= 0], return_inverse=True)
             rows[:, own >= 0] = FIRST_SPECIAL - number - np.arange(count)[:, None] * len(kinds) - kind
         flat = table.reshape(-1)
