@@ -12,7 +12,7 @@ from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.automaton import ByteAutomaton
 from sgl_runtime.grammar.base import GrammarSpec
-from sgl_runtime.grammar.compiler import AutomatonCompiler, compile_automaton
+from sgl_runtime.grammar.compiler import AutomatonCompiler
 
 SHARED = Path(__file__).parents[3] / "shared"
 CASES_FILE = SHARED / "maskbench" / "dev.jsonl.gz"
@@ -62,33 +62,34 @@ def in_order(schema: Any, value: Any) -> bool:
 @needs_cases
 def test_no_invalid_instance_is_accepted() -> None:
     num_schemas = 0
-    for case, automaton in compiled_cases(every=6):
+    for case, automaton in compiled_cases(every=10):
         num_schemas += 1
         for test in case.get("tests") or []:
             assert test["valid"] or not accepts(automaton, test["data"]), (case["id"], test["data"])
-    assert num_schemas > 100
+    assert num_schemas > 60
 
 
 @needs_cases
 def test_valid_instances_of_closed_schemas_are_accepted() -> None:
     num_schemas = 0
-    for case, automaton in compiled_cases(every=6):
+    for case, automaton in compiled_cases(every=10):
         if not is_closed(case["schema"]):
             continue
         num_schemas += 1
         for test in case.get("tests") or []:
             if test["valid"] and in_order(case["schema"], test["data"]):
                 assert accepts(automaton, test["data"]), (case["id"], test["data"])
-    assert num_schemas >= 30
+    assert num_schemas >= 15
 
 
 @pytest.mark.skipif(not SUITE.exists(), reason="shared/json_schema_test_suite is not beside this checkout")
 def test_the_official_suite_shows_no_invalid_instance_accepted() -> None:
     num_compiled = 0
+    compiler = AutomatonCompiler(LIMITS)
     for path in sorted(SUITE.rglob("*.json")):
         for group in json.loads(path.read_text(encoding="utf-8")):
             try:
-                automaton = compile_automaton(GrammarSpec("json_schema", json.dumps(group["schema"])), LIMITS)
+                automaton = compiler.compile(GrammarSpec("json_schema", json.dumps(group["schema"])))
             except GrammarError:
                 continue
             num_compiled += 1
