@@ -231,6 +231,7 @@ def test_results_match_our_own_constraints(engine: Engine, host: ModelHost) -> N
     assert judge.counts["stop"] >= 20, judge.counts
 
 
+@pytest.mark.slow
 def test_one_result_of_each_shared_constraint_matches(engine: Engine, host: ModelHost) -> None:
     judge = Judge(host)
     jobs = [draws(case, 2, 32)[index % 2] for index, case in enumerate(shared_cases())]

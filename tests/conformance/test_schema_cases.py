@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,12 @@ LIMITS = GrammarConfig(max_grammar_states=20_000, grammar_compile_timeout=5)
 needs_cases = pytest.mark.skipif(not CASES_FILE.exists(), reason="shared/maskbench is not beside this checkout")
 
 
-def compiled_cases(*, every: int) -> Iterator[tuple[dict[str, Any], ByteAutomaton]]:
+@cache
+def compiled_cases(*, every: int) -> list[tuple[dict[str, Any], ByteAutomaton]]:
+    return list(_compiled_cases(every))
+
+
+def _compiled_cases(every: int) -> Iterator[tuple[dict[str, Any], ByteAutomaton]]:
     compiler = AutomatonCompiler(LIMITS)
     with gzip.open(CASES_FILE, "rt", encoding="utf-8") as lines:
         for index, line in enumerate(lines):

@@ -90,6 +90,7 @@ def test_labels_are_picked_and_counted():
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_an_example_runs_as_a_file():
     command = [sys.executable, str(FOLDER / "select_labels.py"), "--limit", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
