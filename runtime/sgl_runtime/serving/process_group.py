@@ -3,8 +3,10 @@
 import logging
 import multiprocessing
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -16,6 +18,27 @@ from sgl_runtime.serving.child_process import ChildFailed, ChildReady
 logger = logging.getLogger(__name__)
 
 END_WAIT_S = 2.0
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Let signals that end the server take effect only behind the block.
+
+    A blocked signal may still reach another thread of this process, and its handler then runs in the main one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    handlers = {number: signal.signal(number, lambda came, _: held.append(came)) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if held:
+            signal.raise_signal(held[0])
 
 
 class ProcessGroup:
@@ -41,10 +64,11 @@ class ProcessGroup:
         # a traceback.  Here it is only late, so that no child goes unregistered.  The tracker's start would unblock
         # them, so that comes first.
         resource_tracker.ensure_running()
-        previous = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+        previous = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         try:
-            process.start()
-            self._processes[name], self._first_words[name] = process, ours
+            with _signals_held_back():
+                process.start()
+                self._processes[name], self._first_words[name] = process, ours
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, previous)
         theirs.close()
