@@ -5,29 +5,13 @@ import subprocess
 import sys
 
 import pytest
-from rich.console import Console
 
 import sgl
-from sgl_runtime.demo.example_programs import examples_folder, load_example
+from fakes.example_output import printed_by
+from sgl_runtime.demo.example_programs import examples_folder
 
 FOLDER = examples_folder()
 SCRIPTED = ["chat_api", "images", "testing"]
-NAMES = [*SCRIPTED, "composition", "reasoning", "sampling"]
-
-
-def printed_by(name, *arguments):
-    """What an example prints."""
-    console = Console(width=120)
-    with console.capture() as capture:
-        load_example(FOLDER, name).run(console, *arguments)
-    return capture.get()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_examples_are_short_and_say_how_to_run_them(name):
-    text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
-    assert len(text.splitlines()) < 80
-    assert f"Run it: python examples/{name}.py [--url http://127.0.0.1:30000]" in text
 
 
 @pytest.mark.parametrize("name", SCRIPTED)

@@ -316,7 +316,8 @@ class BatchMasks:
     Args:
         tables: The automata.
         max_rows: Most rows.
-        max_depth: Most levels of a request's stack.
+        max_depth: Most levels of a request's stack; a token that would open more is left out.  Whether an output can
+            still be completed within them is not looked at here, as it is on the host.
 
     Attributes:
         states: (max_rows,) int32, a row of the table, or -1 where a row is free.

@@ -8,9 +8,6 @@ from sgl_runtime.grammar.automaton import DEAD, ByteAutomaton, Stack
 from sgl_runtime.grammar.base import NOTHING_FORCED, ForcedText, GrammarVocabulary
 from sgl_runtime.grammar.token_mask import TokenMaskCache, compute_mask
 
-_DEPTH_OF_TOKENS = 64
-"""More levels than one token opens: with that many to go, a limit on the depth cannot matter yet."""
-
 
 class FsmGrammar:
     """A compiled constraint; implements `base.Grammar`.
@@ -55,7 +52,7 @@ class FsmGrammar:
 
     def fill_mask(self, state: int, stack: Stack, row: NDArray[np.int32]) -> None:
         """Write the token mask of an automaton state, see `base.GrammarState.fill_mask`."""
-        if len(stack) + self._num_callees + _DEPTH_OF_TOKENS > self._max_depth:
+        if self._is_near_limit(stack):
             row[:] = compute_mask(self.automaton, state, stack, self._masks.order, max_depth=self._max_depth)
         else:
             row[:] = self._masks.row(self.automaton, self._automaton_id, state, stack)
@@ -63,9 +60,13 @@ class FsmGrammar:
             for eos_id in self._eos_ids:
                 row.view(np.uint32)[eos_id // 32] |= np.uint32(1 << (eos_id % 32))
 
+    def _is_near_limit(self, stack: Stack) -> bool:
+        """Whether the limit on the depth may matter: a token opens no more levels than it has bytes."""
+        return len(stack) + self._num_callees + len(self._masks.order.levels) > self._max_depth
+
     def forced_text(self, state: int, stack: Stack) -> ForcedText:
         """The bytes that must follow an automaton state; none near the limit on the depth, which masks know of."""
-        if len(stack) + self._num_callees + _DEPTH_OF_TOKENS > self._max_depth:
+        if self._is_near_limit(stack):
             return NOTHING_FORCED
         return ForcedText(*self.automaton.forced_text(state, stack))
 

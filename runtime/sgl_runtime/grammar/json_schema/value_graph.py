@@ -7,7 +7,7 @@ other by number, so recursion and "any value" are loops.  What can never lead to
 import math
 from dataclasses import dataclass
 
-from sgl_runtime.grammar.budget import Budget
+from sgl_runtime.grammar.budget import Budget, BudgetError
 from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.json_schema.callees import Callee, CalleeState, Transition
 from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula
@@ -88,8 +88,8 @@ class ValueGraph:
             self._build_pending()
             find_labels(self, self._budget)
             if not cut_dead_labels(self):
-                break
-        return self.possible_labels(question)
+                return self.possible_labels(question)
+        raise BudgetError(f"json_schema: its alternatives are still not told apart after {_MAX_CUTS} rounds")
 
     def answers(self, question: Question) -> Answers:
         """The values with an answer."""
