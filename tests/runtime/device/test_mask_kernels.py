@@ -70,7 +70,7 @@ def test_masks_and_moves_are_those_of_the_host(automata: list[ByteAutomaton], pr
     vocabulary = DeviceVocabulary(TOKENS, end_ids=frozenset([END]), size=len(TOKENS), device=DEVICE)
     tables = MaskTables(vocabulary, DEVICE, SIZES)
     on_device = [
-        tables.add(arrays_of(each), precompute=np.arange(min(each.num_states, 24)) if precompute else None)
+        tables.add(arrays_of(each), precompute=np.arange(min(each.num_states, 8)) if precompute else None)
         for each in automata
     ]
     batch = BatchMasks(tables, max_rows=len(automata) + 1, max_depth=MAX_DEPTH, device=DEVICE)
@@ -111,7 +111,7 @@ def test_what_nobody_holds_makes_room(automata: list[ByteAutomaton]) -> None:
         tables.add(arrays_of(automata[1]))
     tables.let_go(first)
     assert tables.is_resident(first)
-    third = tables.add(arrays_of(automata[1]), precompute=np.arange(automata[1].num_states))
+    third = tables.add(arrays_of(automata[1]), precompute=np.arange(12))
     assert not tables.is_resident(first)
     assert tables.num_resident == 2
     # Both lie there whole: in the place of the first, and beside it.
