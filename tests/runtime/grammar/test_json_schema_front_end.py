@@ -190,6 +190,10 @@ REFUSED: list[tuple[Any, str]] = [
     ({"disallow": "string"}, "#/disallow is a keyword that is not supported"),
     ({"properties": {"x": {"unevaluatedItems": False}}, "type": "object"}, "#/properties/x/unevaluatedItems is a keyword"),
     ({"unevaluatedProperties": False, "anyOf": [{}]}, "#/unevaluatedProperties is not supported beside 'anyOf'"),
+    (
+        {"anyOf": [{"type": "object", "properties": {"a": {"type": "array", "minItems": i}}} for i in range(1, 12)]},
+        "#/anyOf/0/properties/a, #/anyOf/1/properties/a, .* and others are more than 8 alternatives",
+    ),
     ({"$ref": "#/$defs/x"}, "#/[$]ref is '#/[$]defs/x', which names nothing"),
     ({"$ref": "http://example.com/s"}, "only references inside the schema"),
     ({"$ref": "#"}, "leads back to itself"),

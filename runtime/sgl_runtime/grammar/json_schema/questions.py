@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula, Formulas
 from sgl_runtime.grammar.json_schema.kinds import (
     KINDS,
@@ -26,7 +25,8 @@ from sgl_runtime.grammar.json_schema.strings import StringValues
 Truths = tuple[bool, ...]
 Labels = tuple[tuple[Truths, int], ...]
 
-_MAX_FREE = 8
+MAX_FREE = 8
+"""Most formulas about one value of which every combination of truths is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +81,20 @@ def simplest(formulas: Formulas, values: Sequence[ByKind], labels: dict[Truths, 
     return satisfies(any_value(formulas, parts))
 
 
-def possible_truths(formulas: Formulas, values: Sequence[ByKind]) -> list[Truths]:
-    """The truths that some formulas can have for one and the same value (and perhaps more).
-
-    Raises:
-        GrammarError: there are too many.
-    """
+def possible_truths(formulas: Formulas, values: Sequence[ByKind]) -> list[Truths] | None:
+    """The truths that some formulas can have for one and the same value (and perhaps more); None: too many to list."""
     if len(values) == 1:
         return [(True,), (False,)]
     found: set[Truths] = set()
     for kind in range(len(KINDS)):
-        column = [value[kind] for value in values]
-        found.update(_truths_of_kind(formulas, kind, column))
+        truths = _truths_of_kind(formulas, kind, [value[kind] for value in values])
+        if truths is None:
+            return None
+        found.update(truths)
     return sorted(found, reverse=True)
 
 
-def _truths_of_kind(formulas: Formulas, kind: int, column: list[Formula]) -> list[Truths]:
+def _truths_of_kind(formulas: Formulas, kind: int, column: list[Formula]) -> list[Truths] | None:
     free = [index for index, formula in enumerate(column) if formula not in (TRUE, FALSE)]
     if not free:
         return [tuple(formula == TRUE for formula in column)]
@@ -104,11 +102,8 @@ def _truths_of_kind(formulas: Formulas, kind: int, column: list[Formula]) -> lis
         listed = _truths_of_listed(formulas, column)
         if listed is not None:
             return listed
-    if len(free) > _MAX_FREE:
-        raise GrammarError(
-            f"json_schema: more than {_MAX_FREE} alternatives (anyOf, oneOf) have to be told apart inside one value;"
-            " give them a property with a const by which they differ, as the first one"
-        )
+    if len(free) > MAX_FREE:
+        return None
     truths = []
     for values in itertools.product((True, False), repeat=len(free)):
         by_index = dict(zip(free, values, strict=True))

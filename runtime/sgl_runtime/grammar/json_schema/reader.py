@@ -116,6 +116,10 @@ class SchemaReader:
             self._children.append(lambda: self.const(value))
         return known
 
+    def place_of(self, value: ByKind) -> str | None:
+        """The pointer of a subschema that says this, for messages; None for what no subschema says by itself."""
+        return next((pointer for (pointer, _), known in self._known.items() if known == value), None)
+
     def read(self, node: SchemaNode, allowed: Names | None) -> ByKind:
         """What a subschema says of a value.
 

@@ -5,8 +5,10 @@ other by number, so recursion and "any value" are loops.  What can never lead to
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.budget import Budget, BudgetError
 from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.json_schema.callees import Callee, CalleeState, Transition
@@ -16,6 +18,7 @@ from sgl_runtime.grammar.json_schema.kinds import ANY_VALUE, ARRAY, NO_VALUE, NU
 from sgl_runtime.grammar.json_schema.live_labels import cut_dead_labels, find_labels
 from sgl_runtime.grammar.json_schema.plain_objects import STATES_FOR_NAME, STATES_FOR_ORDER, build_plain
 from sgl_runtime.grammar.json_schema.questions import (
+    MAX_FREE,
     WHATEVER,
     Labels,
     Question,
@@ -222,6 +225,8 @@ class ValueGraph:
     ) -> Transition | None:
         """What an item or a property asks and leads to; None where it may not come."""
         truths_list = possible_truths(self.formulas, step.values) if step.values else [()]
+        if truths_list is None:
+            raise self._too_many_alternatives(step.values)
         labels: dict[Truths, int] = {}
         targets: dict[int, int] = {}
         for truths in truths_list:
@@ -234,6 +239,14 @@ class ValueGraph:
         question = simplest(self.formulas, step.values, labels, len(truths_list))
         self.answers(question)
         return Transition(key, question, list(targets))
+
+    def _too_many_alternatives(self, values: Sequence[ByKind]) -> GrammarError:
+        places = [place for value in values if (place := self._reader.place_of(value)) is not None]
+        return GrammarError(
+            f"json_schema: {', '.join(places[:3] or ['#'])} and others are more than {MAX_FREE} alternatives"
+            " (anyOf, oneOf) that have to be told apart inside one value; give them a property with a const by which"
+            " they differ, and list it first"
+        )
 
     def _may_end(self, callee: Callee, formulas: Formulae) -> bool:
         """Whether formulas that have become TRUE or FALSE leave some wanted truths."""
