@@ -14,7 +14,7 @@ import pytest
 if not Path("/dev/nvidia0").exists():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from sgl_runtime.config import bound_thread_spinning, cache_folder
+from sgl_runtime.config_values import bound_thread_spinning, cache_folder
 
 sys.path.insert(0, str(Path(__file__).parent))
 

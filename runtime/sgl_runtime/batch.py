@@ -4,7 +4,7 @@ A Batch is complete when it is built and holds no Req; the device half never ask
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,20 +41,53 @@ class SamplingBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogitEdits:
-    """Changes of single logits, each (row, token) at most once; all of shape (K,).
+class ProcessorCall:
+    """A custom processor that changes the logits of one row.
 
     Attributes:
-        rows: int64 rows of the batch.
-        token_ids: int64.
-        repetition: float32; divides a positive logit, multiplies a negative one.
-        added: float32, added after that; minus infinity forbids the token.
+        row: Row of the batch.
+        name: Its name, or the pickled callable in hexadecimal digits.
+        is_pickled: Which of the two.
+        params: What it is given for this row: the request's own object, and under `__prompt_ids__` and `__output_ids__`
+            the tokens so far, (n,) int64 each.
+    """
+
+    row: int
+    name: str
+    is_pickled: bool
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogitEdits:
+    """What requests do to their logits: changes of single ones, each (row, token) at most once, then custom processors.
+
+    Attributes:
+        rows: (K,) int64 rows of the batch.
+        token_ids: (K,) int64.
+        repetition: (K,) float32; divides a positive logit, multiplies a negative one.
+        added: (K,) float32, added after that; minus infinity forbids the token.
+        calls: The custom processors.
     """
 
     rows: NDArray[np.int64]
     token_ids: NDArray[np.int64]
     repetition: NDArray[np.float32]
     added: NDArray[np.float32]
+    calls: tuple[ProcessorCall, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotCopies:
+    """Tokens whose keys and values are copied between the pools of the device and of the host; both of shape (N,).
+
+    Attributes:
+        device_slots: Slots of the device's pool.
+        host_slots: Slots of the host's pool, in the same order.  On the side that is written no slot comes twice.
+    """
+
+    device_slots: IntArray
+    host_slots: IntArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +99,24 @@ class Batch:
         row_ids: (B,) rows of the slot table.
         prefix_lens: (B,) positions whose keys and values are already in the pool.
         extend_lens: (B,) new tokens of each row; they lie one after another in `input_ids`.
-        input_ids: (T,) int64 token ids.
+        input_ids: (T,) int64 token ids; -1 - row stands for the token that the pass before drew for that row of the
+            slot table, which only the device knows yet.
         slot_ids: (T,) slot of each new token.
-        prefix_slots: For each row the slots of its first positions that the device's slot table does not hold yet
-            (a row that joins the batch); empty for rows that go on.
+        changed_slots: Rows of the slot table, and the slots of their first positions, that the device's mirror does not
+            hold yet (rows that join the batch).
         samples: (B,) bool, whether the row's next token is drawn.
         sampling: Settings of all rows, used where `samples`.
-        logit_edits: Penalties, biases and the like; None where no row has any.
         wants_logprob: (B,) bool, whether the log probability of the drawn token is wanted.
-        logprob_starts: (B,) first new token (index within the row's extend) whose log probability given what precedes
+        logprob_starts: (B,) first token (index within the row's new tokens) whose log probability given what precedes
             it is wanted, -1 for none; never 0 unless the row has no prefix, in which case entry 0 is not defined.
+        next_ids: (B,) int64 token that follows the row's new tokens where it is known and its log probability is wanted
+            with theirs (a prompt that is computed in pieces), else -1; None: of no row.
+        hidden_starts: (B,) first token (index within the row's new tokens) whose last hidden state is wanted, -1 for
+            none; None: of no row.
         top_nums: (B,) how many of the likeliest tokens are wanted where the row's log probability is; None: for no row.
         probe_ids: For each row the int64 ids whose log probabilities are wanted there besides; None: for no row.
+        stores: Copies to the host, to be made before anything else; None: none.
+        loads: Copies from the host, to be made next, before the pass writes anything; None: none.
     """
 
     kind: Literal["extend", "decode"]
@@ -86,14 +125,17 @@ class Batch:
     extend_lens: IntArray
     input_ids: NDArray[np.int64]
     slot_ids: IntArray
-    prefix_slots: tuple[IntArray, ...]
+    changed_slots: tuple[tuple[int, IntArray], ...]
     samples: NDArray[np.bool_]
     sampling: SamplingBatch
     wants_logprob: NDArray[np.bool_]
     logprob_starts: IntArray
-    logit_edits: LogitEdits | None = None
+    next_ids: NDArray[np.int64] | None = None
+    hidden_starts: IntArray | None = None
     top_nums: IntArray | None = None
     probe_ids: tuple[NDArray[np.int64], ...] | None = None
+    stores: SlotCopies | None = None
+    loads: SlotCopies | None = None
 
     @property
     def size(self) -> int:
@@ -135,10 +177,12 @@ class StepOutput:
     Attributes:
         token_ids: (B,) int64 drawn tokens, -1 where nothing was drawn.
         logprobs: (B,) float32 natural log probability of the drawn tokens under the plain softmax; NaN: not wanted.
-        input_logprobs: For each row None, or float32 log probabilities of its new tokens from logprob_starts on; the
-            entry of a token at position 0 is NaN.
+        input_logprobs: For each row None, or float32 log probabilities of its new tokens from logprob_starts on, and of
+            the one in next_ids; the entry of a token at position 0 is NaN.
         alternatives: For each row None, or those of the drawn token (n = 1); None: of no row.
         input_alternatives: For each row None, or those of the positions of `input_logprobs`; None: of no row.
+        hidden_states: For each row None, or (n, C) float32 of its new tokens from hidden_starts on; None: of no row.
+        failures: For each row None, or why its custom processor gave no logits to draw from; None: of no row.
     """
 
     token_ids: NDArray[np.int64]
@@ -146,3 +190,5 @@ class StepOutput:
     input_logprobs: tuple[NDArray[np.float32] | None, ...]
     alternatives: tuple[Alternatives | None, ...] | None = None
     input_alternatives: tuple[Alternatives | None, ...] | None = None
+    hidden_states: tuple[NDArray[np.float32] | None, ...] | None = None
+    failures: tuple[str | None, ...] | None = None

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from sgl_runtime.cache.cache_pools import CachePools
-from sgl_runtime.cache.no_cache import NoCache
-from sgl_runtime.cache.radix_cache import RadixCache
-from sgl_runtime.cache.req_to_token_pool import ReqToTokenPool
-from sgl_runtime.cache.slot_allocator import SlotAllocator
-from sgl_runtime.config import RuntimeConfig, bound_thread_spinning, cache_folder
+import numpy as np
+
+from sgl_runtime.cache.build_pools import build_pools
+from sgl_runtime.config import RuntimeConfig
+from sgl_runtime.config_values import bound_thread_spinning, cache_folder, resolve_scheduler
 from sgl_runtime.executor.base import Executor
 from sgl_runtime.grammar.base import GrammarVocabulary
 from sgl_runtime.grammar.forced_tokens import ForcedTokens
@@ -20,9 +19,13 @@ from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
 from sgl_runtime.model_store.model_source import ModelSource
 from sgl_runtime.scheduler.batch_planner import BatchPlanner
 from sgl_runtime.scheduler.grammar_queue import GrammarQueue
+from sgl_runtime.scheduler.request_intake import RequestIntake
 from sgl_runtime.scheduler.result_applier import ResultApplier
+from sgl_runtime.scheduler.schedule_policy import SchedulePolicy
 from sgl_runtime.scheduler.scheduler import Scheduler
+from sgl_runtime.scheduler.sessions import Sessions
 from sgl_runtime.scheduler.slot_ledger import SlotLedger
+from sgl_runtime.scheduler.stats import SchedulerStats
 from sgl_runtime.scheduler.stop_checker import StopChecker
 from sgl_runtime.tokenizer.tokenizer import Tokenizer, load_tokenizer
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
@@ -108,6 +111,7 @@ def build_scheduler(config: RuntimeConfig, host: ModelHost) -> SchedulerParts:
         eos_ids=host.eos_ids,
         num_logits=host.vocab_size,
         context_length=built.context_length,
+        num_host_slots=built.num_host_slots,
         encode=partial(host.tokenizer.encode, add_bos=False),
     )
     return SchedulerParts(scheduler, facts)
@@ -121,6 +125,7 @@ def assemble_scheduler(
     eos_ids: frozenset[int],
     num_logits: int,
     context_length: int,
+    num_host_slots: int = 0,
     encode: Callable[[str], Sequence[int]] | None = None,
 ) -> Scheduler:
     """Put a scheduler together around an executor.
@@ -132,32 +137,40 @@ def assemble_scheduler(
         eos_ids: Ids that end an output.
         num_logits: V.
         context_length: Most tokens of prompt and output together.
+        num_host_slots: Slots of the pool in host memory that the executor has; 0 for none.
         encode: The tokenizer, for text that grammars force; None: such text is drawn token by token.
     """
-    assert config.cache.max_total_tokens is not None, "the number of slots is resolved before the scheduler is built"
-    pools = CachePools(
-        SlotAllocator(num_slots=config.cache.max_total_tokens),
-        ReqToTokenPool(num_rows=config.scheduler.max_running_requests, context_length=context_length),
-        NoCache() if config.cache.disable_radix_cache else RadixCache(),
+    pools = build_pools(
+        config.cache,
+        num_rows=config.scheduler.max_running_requests,
+        context_length=context_length,
+        num_host_slots=num_host_slots,
     )
     ledger = SlotLedger(pools)
+    limits = resolve_scheduler(config.scheduler, runs_beside_host=executor.runs_beside_host)
     grammar_vocabulary = constrained_vocabulary(vocabulary, eos_ids=eos_ids, num_logits=num_logits)
     folder = None if config.grammar.disable_grammar_disk_cache else cache_folder() / "grammars"
     grammars = GrammarQueue(
         GrammarCompiler(grammar_vocabulary, config.grammar, cache_folder=folder),
         eos_ids=eos_ids,
+        num_mask_words=grammar_vocabulary.num_mask_words,
         forced=None if encode is None else ForcedTokens(grammar_vocabulary.token_bytes, encode),
         jump_forward=not config.grammar.disable_jump_forward,
     )
+    sessions = Sessions(
+        max_sessions=config.features.max_sessions,
+        context_length=context_length,
+        token_lens=np.array(list(map(len, vocabulary.token_bytes)), dtype=np.int64),
+    )
     return Scheduler(
         executor=executor,
-        pools=pools,
-        planner=BatchPlanner(ledger, config.scheduler),
+        planner=BatchPlanner(ledger, limits),
         applier=ResultApplier(ledger, StopChecker(vocabulary, eos_ids=eos_ids), grammars),
         grammars=grammars,
-        num_mask_words=grammar_vocabulary.num_mask_words,
-        eos_ids=eos_ids,
-        random_seed=config.device.random_seed,
+        policy=SchedulePolicy(limits.schedule_policy, seed=config.device.random_seed),
+        overlap=executor.runs_beside_host and not limits.disable_overlap_schedule,
+        intake=RequestIntake(sessions, eos_ids=eos_ids, random_seed=config.device.random_seed),
+        stats=SchedulerStats(decode_log_interval=config.features.decode_log_interval),
     )
 
 

@@ -4,9 +4,7 @@
 """
 
 import math
-import os
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sgl_runtime.errors import ConfigError
@@ -72,13 +70,30 @@ class SchedulerConfig:
 
     Attributes:
         max_running_requests: Most requests that decode together.
-        max_prefill_tokens: Most uncached prompt tokens in one pass; a longer prompt gets a pass of its own.
         max_queued_requests: Most requests that may wait; past it the answer is 503. No limit by default.
+        max_prefill_tokens: Most prompt tokens that are computed while running requests wait for their next token; by
+            default twice a chunk.
+        chunked_prefill_size: Most prompt tokens in one pass; longer prompts are computed in pieces. -1 computes every
+            prompt in one pass. By default 512 on a CPU, 8,192 on a GPU.
+        enable_mixed_chunk: Let running requests decode in the passes that compute prompts.
+        schedule_policy: Order of waiting requests: lpm (longest cached prefix first), dfs-weight (down the tree of
+            prefixes), fcfs (by arrival), lof (longest output first), random.
+        schedule_conservativeness: Scales how much memory is set aside for outputs; above 1 fewer requests run
+            together, and fewer have to be computed again.
+        priority_scheduling_preemption_threshold: By how much the priority of a waiting request must exceed that of a
+            running one to take its place.
+        disable_overlap_schedule: Wait for each pass before the next one is planned.
     """
 
     max_running_requests: int = 256
-    max_prefill_tokens: int = 4096
     max_queued_requests: int | None = None
+    max_prefill_tokens: int | None = None
+    chunked_prefill_size: int | None = None
+    enable_mixed_chunk: bool = False
+    schedule_policy: Literal["lpm", "dfs-weight", "fcfs", "lof", "random"] = "lpm"
+    schedule_conservativeness: float = 1.0
+    priority_scheduling_preemption_threshold: int = 10
+    disable_overlap_schedule: bool = False
 
     @property
     def max_live_requests(self) -> int | None:
@@ -94,12 +109,56 @@ class CacheConfig:
         max_total_tokens: Slots for tokens; by default what `mem_fraction_static` of free memory holds, on a CPU at most
             65,536.
         mem_fraction_static: Share of the memory that is free after loading, for the default number of slots.
+        page_size: Tokens that are allocated, shared and dropped together: a power of two up to 256.
         disable_radix_cache: Do not keep prefixes of finished requests.
+        radix_eviction_policy: Which prefixes are dropped first: lru (not used for longest), lfu (used least often), fifo
+            (oldest), priority (of the least urgent requests).
+        enable_hierarchical_cache: Keep prefixes that are dropped from the device in host memory, and copy them back
+            instead of computing them again.
+        hicache_ratio: Slots of the pool in host memory for each slot on the device.
+        hicache_size: Size of that pool in GB, instead of the ratio.
+        hicache_write_policy: When prefixes are copied to the host: write_back (when they are dropped), write_through
+            (after they were computed).
+        kv_events: Keep a log of what happens in the cache.
     """
 
     max_total_tokens: int | None = None
     mem_fraction_static: float = 0.5
+    page_size: int = 1
     disable_radix_cache: bool = False
+    radix_eviction_policy: Literal["lru", "lfu", "fifo", "priority"] = "lru"
+    enable_hierarchical_cache: bool = False
+    hicache_ratio: float = 2.0
+    hicache_size: float | None = None
+    hicache_write_policy: Literal["write_back", "write_through"] = "write_back"
+    kv_events: bool = False
+
+    def check(self) -> None:
+        """See that the values make sense.
+
+        Raises:
+            ConfigError: one does not.
+        """
+        _check_positive("max_total_tokens", self.max_total_tokens)
+        if not 0.0 < self.mem_fraction_static < 1.0:
+            raise ConfigError(
+                f"mem_fraction_static is {self.mem_fraction_static}; it must be between 0 and 1, both excluded"
+            )
+        if not 1 <= self.page_size <= 256 or self.page_size.bit_count() != 1:
+            raise ConfigError(f"page_size is {self.page_size}; it must be a power of two from 1 to 256")
+        if (self.max_total_tokens or 0) % self.page_size:
+            raise ConfigError(
+                f"max_total_tokens is {self.max_total_tokens}; it must be a multiple of page_size, {self.page_size}"
+            )
+        for name, value in (("hicache_ratio", self.hicache_ratio), ("hicache_size", self.hicache_size)):
+            if value is not None and not 0.0 < value < math.inf:
+                raise ConfigError(f"{name} is {value}; it must be a number above 0")
+        for name, is_on in (
+            ("enable_hierarchical_cache", self.enable_hierarchical_cache),
+            ("kv_events", self.kv_events),
+        ):
+            if is_on and self.disable_radix_cache:
+                raise ConfigError(f"{name} is true; it must be false where disable_radix_cache is true")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +213,31 @@ class DeviceConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FeatureConfig:
+    """What requests may ask for besides, and what is written down of them.
+
+    Attributes:
+        custom_logit_processor: Processors of logits that requests may name: NAME=MODULE:ATTRIBUTE, several separated by
+            commas.
+        enable_custom_logit_processor: Take pickled processors from requests; whoever can send one can then run any
+            code in the server.
+        enable_return_hidden_states: Let requests ask for the last hidden states.
+        enable_deterministic_inference: Compute every request bit by bit as if it were alone; slower.
+        max_sessions: Most sessions that are open at a time.
+        log_requests: Write two log lines for each request, when it is received and when it has ended.
+        decode_log_interval: Decode passes between two log lines of the scheduler.
+    """
+
+    custom_logit_processor: str | None = None
+    enable_custom_logit_processor: bool = False
+    enable_return_hidden_states: bool = False
+    enable_deterministic_inference: bool = False
+    max_sessions: int = 1024
+    log_requests: bool = False
+    decode_log_interval: int = 40
+
+
+@dataclass(frozen=True, kw_only=True)
 class RuntimeConfig:
     """All sections."""
 
@@ -163,15 +247,27 @@ class RuntimeConfig:
     cache: CacheConfig = field(default_factory=CacheConfig)
     grammar: GrammarConfig = field(default_factory=GrammarConfig)
     device: DeviceConfig = field(default_factory=DeviceConfig)
+    features: FeatureConfig = field(default_factory=FeatureConfig)
 
     def __post_init__(self) -> None:
         _check_positive("port", self.server.port, 65535)
         _check_positive("max_running_requests", self.scheduler.max_running_requests)
         _check_positive("max_prefill_tokens", self.scheduler.max_prefill_tokens)
+        if self.scheduler.chunked_prefill_size != -1:
+            _check_positive("chunked_prefill_size", self.scheduler.chunked_prefill_size)
+        threshold = self.scheduler.priority_scheduling_preemption_threshold
+        _check_positive("priority_scheduling_preemption_threshold", threshold)
+        if not self.scheduler.schedule_conservativeness > 0.0:
+            raise ConfigError(
+                f"schedule_conservativeness is {self.scheduler.schedule_conservativeness}; it must be above 0"
+            )
         _check_positive("max_queued_requests", self.scheduler.max_queued_requests)
-        _check_positive("max_total_tokens", self.cache.max_total_tokens)
+        self.cache.check()
         _check_positive("context_length", self.model.context_length)
         _check_positive("num_threads", self.device.num_threads)
+        _check_positive("max_sessions", self.features.max_sessions)
+        _check_positive("decode_log_interval", self.features.decode_log_interval)
+        logit_processor_paths(self.features.custom_logit_processor)
         _check_positive("max_grammar_states", self.grammar.max_grammar_states)
         _check_positive("grammar_cache_size", self.grammar.grammar_cache_size)
         if self.grammar.grammar_compile_memory < MIN_COMPILE_MEMORY:
@@ -179,70 +275,32 @@ class RuntimeConfig:
                 f"grammar_compile_memory is {self.grammar.grammar_compile_memory}; it must be at least"
                 f" {MIN_COMPILE_MEMORY} MiB"
             )
-        if not 0.0 < self.cache.mem_fraction_static < 1.0:
-            raise ConfigError(
-                f"mem_fraction_static is {self.cache.mem_fraction_static}; it must be between 0 and 1, both excluded"
-            )
         if not self.grammar.grammar_compile_timeout > 0.0:
             raise ConfigError(
                 f"grammar_compile_timeout is {self.grammar.grammar_compile_timeout}; it must be above 0 seconds"
             )
 
 
-CPU_SLOT_LIMIT = 65_536
 MIN_COMPILE_MEMORY = 256
 """MiB: a worker process itself takes some."""
 
 
-def resolve_cache(config: CacheConfig, *, free_bytes: int, slot_bytes: int, slot_limit: int | None) -> CacheConfig:
-    """Turn the default number of slots into a number.
-
-    Args:
-        config: The section as given.
-        free_bytes: Memory free after the weights are loaded.
-        slot_bytes: Bytes of keys and values of one token over all layers.
-        slot_limit: Most slots worth holding on this device; None for no limit.
-    """
-    if config.max_total_tokens is not None:
-        return config
-    num_slots = int(free_bytes * config.mem_fraction_static) // slot_bytes
-    return replace(config, max_total_tokens=min(num_slots, slot_limit or num_slots))
-
-
-def resolve_context_length(asked: int | None, *, model_limit: int, num_slots: int) -> int:
-    """The context limit: what was asked for or the model's own, and no more than the slots hold.
+def logit_processor_paths(text: str | None) -> dict[str, str]:
+    """Names and import paths of `custom_logit_processor`.
 
     Raises:
-        ConfigError: the pool of slots or the asked length is too small to serve anything.
+        ConfigError: the text is not of the form NAME=MODULE:ATTRIBUTE,..., or has a name twice.
     """
-    length = min(asked or model_limit, num_slots)
-    if length < 8:
-        raise ConfigError(
-            f"room for only {length} tokens of context; raise max_total_tokens, mem_fraction_static or context_length"
-        )
-    return length
-
-
-def cache_folder() -> Path:
-    """Where this user's derived files are kept: $SGL_CACHE_DIR, or `sgl` in the user's cache folder."""
-    chosen = os.environ.get("SGL_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sgl"
-
-
-SPIN_COUNT = 20_000
-"""Turns that an idle thread of a parallel region waits before it sleeps; GNU OpenMP's own default is 15 times this."""
-
-
-def bound_thread_spinning() -> None:
-    """Keep idle threads of tensor work from burning the cores that others need; called before torch is loaded.
-
-    An idle thread that stays awake takes a core from the API, the detokenizer, or whatever else runs.  A setting of
-    the user's own stands.
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", str(SPIN_COUNT))
+    paths: dict[str, str] = {}
+    for entry in (text or "").split(",") if text else ():
+        name, equals, path = (part.strip() for part in entry.partition("="))
+        module, _, attribute = path.partition(":")
+        if not (name and equals and module and attribute) or name in paths or name.startswith("{"):
+            raise ConfigError(
+                f"custom_logit_processor holds {entry!r}; it must be NAME=MODULE:ATTRIBUTE with a name of its own"
+            )
+        paths[name] = path
+    return paths
 
 
 def _check_positive(name: str, value: int | None, high: float = math.inf) -> None:

@@ -63,6 +63,7 @@ class Engine:
             model_info=served_model_info(config, host, parts.facts),
             send=self._inbox.put,
             max_live_requests=config.scheduler.max_live_requests,
+            features=config.features,
         )
         self._api = NativeApi(self._manager, effective_settings(config, parts.facts))
         self._background = BackgroundLoop("sgl api")
@@ -114,7 +115,7 @@ class Engine:
         payload = {**named, **fields}
         if stream:
             return self._iterate(payload)
-        return self._call("/generate", payload)
+        return self.call_and_wait("/generate", payload)
 
     async def async_generate(
         self,
@@ -143,6 +144,15 @@ class Engine:
         self._check_open()
         return await self._background.await_result(self._api.call(path, payload))
 
+    def call_and_wait(self, path: str, payload: Any = None) -> Any:
+        """The reply of a path of docs/protocol.md.
+
+        Raises:
+            SglRuntimeError: the payload is wrong, or the request failed.
+        """
+        self._check_open()
+        return self._background.result(self._api.call(path, payload))
+
     async def stream(self, path: str, payload: Any) -> AsyncIterator[dict[str, Any]]:
         """The growing replies of `/generate`, in any event loop.
 
@@ -155,27 +165,29 @@ class Engine:
 
     def flush_cache(self) -> dict[str, Any]:
         """Empty the prefix cache; refused while requests run."""
-        reply: dict[str, Any] = self._call("/flush_cache")
+        reply: dict[str, Any] = self.call_and_wait("/flush_cache")
         return reply
 
     def get_server_info(self) -> dict[str, Any]:
         """The effective configuration and the scheduler's counters."""
-        reply: dict[str, Any] = self._call("/get_server_info")
+        reply: dict[str, Any] = self.call_and_wait("/get_server_info")
         return reply
 
     def get_model_info(self) -> dict[str, Any]:
         """Facts of the served model."""
-        reply: dict[str, Any] = self._call("/get_model_info")
+        reply: dict[str, Any] = self.call_and_wait("/get_model_info")
         return reply
 
     def tokenize(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Ids of a text."""
-        tokens: list[int] = self._call("/tokenize", {"text": text, "add_special_tokens": add_special_tokens})["tokens"]
+        tokens: list[int] = self.call_and_wait("/tokenize", {"text": text, "add_special_tokens": add_special_tokens})[
+            "tokens"
+        ]
         return tokens
 
     def abort(self, rid: str) -> list[str]:
         """End a request; the ids of those that were live."""
-        aborted: list[str] = self._call("/abort_request", {"rid": rid})["aborted"]
+        aborted: list[str] = self.call_and_wait("/abort_request", {"rid": rid})["aborted"]
         return aborted
 
     def shutdown(self) -> None:
@@ -190,10 +202,6 @@ class Engine:
         self._scheduler.close()
         self._pulse.stop()
         self._background.close()
-
-    def _call(self, path: str, payload: Any = None) -> Any:
-        self._check_open()
-        return self._background.result(self._api.call(path, payload))
 
     def _iterate(self, payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self._check_open()

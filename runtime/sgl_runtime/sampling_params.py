@@ -43,6 +43,7 @@ class SamplingParams:
         choices, regex, json_schema, ebnf, structural_tag: At most one; the output is then a member, a full match, a
             valid instance, a word of the grammar, text whose tagged parts match what their tags say.
         json_schema_lenient: Leave out keywords of the schema that cannot be enforced, and name them in the reply.
+        custom_params: JSON text of the object that the request's custom logit processor is given; None for none.
     """
 
     n: int = 1
@@ -69,6 +70,7 @@ class SamplingParams:
     ebnf: str | None = None
     structural_tag: str | None = None
     json_schema_lenient: bool = False
+    custom_params: str | None = None
 
     @property
     def is_greedy(self) -> bool:
@@ -223,15 +225,25 @@ def _choices(path: str, value: Any) -> tuple[str, ...]:
 def _json_text(allowed: str, *, types: tuple[type, ...]) -> Check:
     def check(path: str, value: Any) -> str:
         if isinstance(value, types):
-            try:
-                return json.dumps(value)
-            except (TypeError, ValueError, RecursionError) as error:
-                raise InvalidRequestError(f"{path} cannot be written as JSON: {error}", param=path) from error
+            return _as_json(path, value)
         if isinstance(value, str) and value:
             return value
         raise reject(path, value, allowed)
 
     return check
+
+
+def _json_object(path: str, value: Any) -> str:
+    if not isinstance(value, dict):
+        raise reject(path, value, "an object")
+    return _as_json(path, value)
+
+
+def _as_json(path: str, value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"{path} cannot be written as JSON: {error}", param=path) from error
 
 
 def _grammar_text(path: str, value: Any) -> str:
@@ -279,4 +291,5 @@ _CHECKS: dict[str, Check] = {
     "json_schema_lenient": _boolean,
     "ebnf": _grammar_text,
     "structural_tag": _json_text("a structural tag as an object or as JSON text", types=(dict,)),
+    "custom_params": _json_object,
 }

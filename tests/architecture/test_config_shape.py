@@ -43,4 +43,4 @@ def test_only_config_reads_the_environment():
         for path in (ROOT / "runtime").rglob("*.py")
         if re.search(r"os\.environ|os\.getenv", path.read_text(encoding="utf-8"))
     ]
-    assert readers == ["runtime/sgl_runtime/config.py"]
+    assert readers == ["runtime/sgl_runtime/config_values.py"]

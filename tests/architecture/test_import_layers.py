@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "runtime" / "sgl_runtime"
 LANGUAGE = ROOT / "lang" / "sgl"
 
-LEAVES = {"config", "errors", "registry", "sampling_params", "batch", "logs", "version", "model_info"}
+LEAVES = {"config", "config_values", "errors", "registry", "sampling_params", "batch", "logs", "version", "model_info"}
 RANKS = {
     **dict.fromkeys(LEAVES, 0),
     "model_store": 1,
@@ -35,7 +35,7 @@ RANKS = {
 }
 WIRING = 11
 TORCH_RANKS = range(2, 9)
-LEAF_ORDER = ["errors", "registry", "config", "sampling_params", "batch", "logs", "version", "model_info"]
+LEAF_ORDER = ["errors", "registry", "config", "config_values", "sampling_params", "batch", "logs", "version", "model_info"]
 
 
 def part_of(module: str) -> str:

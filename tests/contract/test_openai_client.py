@@ -208,7 +208,7 @@ WRONG = [
     ("completions", {"prompt": "a", "lora_path": "x"}, "lora_path", "has no adapters"),
     ("completions", {"prompt": "a", "json_schema_lenient": True}, "json_schema_lenient", "is set without json_schema"),
     ("completions", {"prompt": "a", "stop_regex": "("}, "stop_regex", "stop_regex '(': regex:"),
-    ("completions", {"prompt": "a", "echo": True}, "echo", "it must be False: nothing else is supported"),
+    ("completions", {"prompt": "a", "echo": 1}, "echo", "echo is 1; it must be true or false"),
     ("completions", {"prompt": "a", "regex": "("}, "regex", "unclosed group"),
     ("completions", {"prompt": ["a", "b"], "regex": "("}, "[0].regex", "unclosed group"),
 ]

@@ -4,18 +4,21 @@ The next token is a hash of the whole context, read back through the slots that 
 given to two requests or a stale prefix changes the output.
 """
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
-from sgl_runtime.batch import Alternatives, Batch, StepOutput
+from sgl_runtime.batch import Alternatives, Batch, LogitEdits, StepOutput
 from sgl_runtime.forward.forward_batch import new_positions
 
 
-def next_token(ids: list[int], num_tokens: int) -> int:
-    """The token that follows a context."""
+def next_token(ids: list[int], num_tokens: int, shift: int = 0) -> int:
+    """The token that follows a context; a sampled one is shifted by the random number of its draw."""
     value = 17
     for token in ids:
         value = (value * 31 + token + 7) % 1_000_003
-    return value % num_tokens
+    return (value + shift) % num_tokens
 
 
 def logprob_of(ids: list[int], token: int) -> float:
@@ -31,40 +34,75 @@ class ScriptedExecutor:
         num_rows: Rows of the slot table.
         context_length: Positions a row.
         num_tokens: Ids that are drawn, 0 .. num_tokens - 1.
+        overlap: Whether the scheduler plans ahead.
+        num_host_slots: Slots of the pool in host memory.
     """
 
-    def __init__(self, *, num_slots: int, num_rows: int, context_length: int, num_tokens: int) -> None:
+    def __init__(
+        self,
+        *,
+        num_slots: int,
+        num_rows: int,
+        context_length: int,
+        num_tokens: int,
+        overlap: bool = False,
+        num_host_slots: int = 0,
+    ) -> None:
+        self.runs_beside_host = overlap
+        # As on a device: what was drawn last for each row of the table.
+        self.drawn = np.zeros(num_rows, dtype=np.int64)
         self.pool = np.full(num_slots, -1, dtype=np.int64)
+        self.host_pool = np.full(num_host_slots, -1, dtype=np.int64)
         self.table = np.zeros((num_rows, context_length), dtype=np.int64)
         self.num_tokens = num_tokens
         self.batches: list[Batch] = []
+        # What custom processors would have been given.
+        self.processor_params: list[dict[str, Any]] = []
 
     def launch(self, batch: Batch) -> "ScriptedStep":
         self.batches.append(batch)
-        for row, prefix in zip(batch.row_ids, batch.prefix_slots, strict=True):
+        if batch.stores is not None:
+            assert len(set(batch.stores.host_slots.tolist())) == len(batch.stores.host_slots), "a slot stored twice"
+            self.host_pool[batch.stores.host_slots] = self.pool[batch.stores.device_slots]
+        if batch.loads is not None:
+            assert len(set(batch.loads.device_slots.tolist())) == len(batch.loads.device_slots), "a slot loaded twice"
+            self.pool[batch.loads.device_slots] = self.host_pool[batch.loads.host_slots]
+        for row, prefix in batch.changed_slots:
             self.table[row, : len(prefix)] = prefix
         rows = np.repeat(batch.row_ids, batch.extend_lens)
         self.table[rows, new_positions(batch)] = batch.slot_ids
         assert len(set(batch.slot_ids.tolist())) == len(batch.slot_ids), "one slot for two new tokens"
-        self.pool[batch.slot_ids] = batch.input_ids
+        ids = batch.input_ids
+        self.pool[batch.slot_ids] = np.where(ids < 0, self.drawn[np.maximum(-1 - ids, 0)], ids)
+        shifts = np.where(batch.sampling.temperatures > 0, batch.sampling.uniforms, 0.0) * self.num_tokens
         tokens = [
-            next_token(self.pool[self.table[row, :length]].tolist(), self.num_tokens) if samples else -1
-            for row, length, samples in zip(batch.row_ids, batch.context_lens, batch.samples, strict=True)
+            next_token(self.pool[self.table[row, :length]].tolist(), self.num_tokens, int(shift)) if samples else -1
+            for row, length, samples, shift in zip(
+                batch.row_ids, batch.context_lens, batch.samples, shifts, strict=True
+            )
         ]
-        return ScriptedStep(self._output(batch, np.array(tokens, dtype=np.int64)))
+        return ScriptedStep(self, batch, self._output(batch, np.array(tokens, dtype=np.int64)))
 
     def _output(self, batch: Batch, tokens: np.ndarray) -> StepOutput:
         contexts = [
             self.pool[self.table[row, :length]].tolist()
             for row, length in zip(batch.row_ids, batch.context_lens, strict=True)
         ]
+        following = [-1] * batch.size if batch.next_ids is None else batch.next_ids.tolist()
         scored = [
-            range(prefix + start, len(context)) if start >= 0 else None
-            for prefix, start, context in zip(batch.prefix_lens, batch.logprob_starts, contexts, strict=True)
+            range(prefix + start, len(context) + (following[row] >= 0)) if start >= 0 else None
+            for row, (prefix, start, context) in enumerate(
+                zip(batch.prefix_lens, batch.logprob_starts, contexts, strict=True)
+            )
+        ]
+        drawn_contexts = contexts
+        contexts = [
+            [*context, token] if token >= 0 else context for context, token in zip(contexts, following, strict=True)
         ]
         return StepOutput(
             token_ids=tokens,
-            logprobs=np.array(list(map(logprob_of, contexts, tokens.tolist())), dtype=np.float32),
+            hidden_states=self._hidden_states(batch, drawn_contexts),
+            logprobs=np.array(list(map(logprob_of, drawn_contexts, tokens.tolist())), dtype=np.float32),
             input_logprobs=tuple(
                 None
                 if places is None
@@ -76,7 +114,7 @@ class ScriptedExecutor:
             ),
             alternatives=tuple(
                 self._alternatives(batch, row, [context]) if batch.wants_alternatives(row) else None
-                for row, context in enumerate(contexts)
+                for row, context in enumerate(drawn_contexts)
             ),
             input_alternatives=tuple(
                 self._alternatives(batch, row, [context[:place] for place in places])
@@ -84,6 +122,18 @@ class ScriptedExecutor:
                 else None
                 for row, (context, places) in enumerate(zip(contexts, scored, strict=True))
             ),
+        )
+
+    def _hidden_states(self, batch: Batch, contexts: list[list[int]]) -> tuple[np.ndarray | None, ...] | None:
+        """Position and token of each place."""
+        if batch.hidden_starts is None:
+            return None
+        begins = batch.prefix_lens + batch.hidden_starts
+        return tuple(
+            np.array([[place, context[place]] for place in range(begin, len(context))], dtype=np.float32)
+            if start >= 0
+            else None
+            for begin, start, context in zip(begins.tolist(), batch.hidden_starts.tolist(), contexts, strict=True)
         )
 
     def _alternatives(self, batch: Batch, row: int, contexts: list[list[int]]) -> Alternatives:
@@ -107,17 +157,37 @@ class ScriptedExecutor:
 
 
 class ScriptedStep:
-    def __init__(self, output: StepOutput) -> None:
-        self.output = output
+    def __init__(self, executor: ScriptedExecutor, batch: Batch, output: StepOutput) -> None:
+        self.executor, self.batch, self.output = executor, batch, output
 
-    def sample(self, masks: np.ndarray | None) -> "ScriptedStep":
-        """The drawn token, or where a mask forbids it the next one, going round, that it allows."""
-        for row in range(0 if masks is None else len(masks)):
-            drawn = int(self.output.token_ids[row])
-            allowed = np.flatnonzero(np.unpackbits(masks[row].view(np.uint8), bitorder="little"))
-            if drawn >= 0 and drawn not in allowed:
-                later = allowed[allowed > drawn]
-                self.output.token_ids[row] = later[0] if len(later) else allowed[0]
+    def sample(self, masks: np.ndarray | None, logit_edits: LogitEdits | None) -> "ScriptedStep":
+        """The drawn token, or where a mask or an edit forbids it the next one, going round, that is allowed.
+
+        Edits forbid a token where they lower its logit.
+        """
+        ids = self.output.token_ids
+        for row in np.flatnonzero(ids >= 0).tolist():
+            allowed = np.ones(self.executor.num_tokens, dtype=np.bool_)
+            if masks is not None:
+                allowed = np.unpackbits(masks[row].view(np.uint8), bitorder="little").astype(np.bool_)
+            if logit_edits is not None:
+                lowered = (logit_edits.rows == row) & (logit_edits.added < 0) & (logit_edits.token_ids < len(allowed))
+                allowed[logit_edits.token_ids[lowered]] = False
+            if not allowed[ids[row]]:
+                choices = np.flatnonzero(allowed)
+                # Beyond what is drawn only where a grammar leaves nothing else.
+                drawn = choices[choices < self.executor.num_tokens]
+                choices = drawn if len(drawn) else choices
+                later = choices[choices > ids[row]]
+                ids[row] = later[0] if len(later) else choices[0]
+        calls = () if logit_edits is None else logit_edits.calls
+        self.executor.processor_params.extend(call.params for call in calls)
+        if any(call.name == "fail" for call in calls):
+            failing = {call.row for call in calls if call.name == "fail"}
+            failures = tuple("failed: no" if row in failing else None for row in range(self.batch.size))
+            self.output = replace(self.output, failures=failures)
+        rows = self.batch.row_ids[self.batch.samples]
+        self.executor.drawn[rows] = ids[self.batch.samples]
         return self
 
     def wait(self) -> StepOutput:

@@ -15,11 +15,16 @@ from fakes.byte_tokenizer import EOS_ID, VOCABULARY
 from sgl_runtime.ipc.messages import (
     AbortReply,
     AbortRequest,
+    CloseSessionRequest,
+    ContinueRequest,
+    ControlReply,
     DetokenizeStart,
     FinishReason,
     FlushCacheReply,
     FlushCacheRequest,
     GrammarReport,
+    OpenSessionRequest,
+    PauseRequest,
     SchedulerInput,
     SchedulerOutput,
     StatsReply,
@@ -74,6 +79,8 @@ class ScriptedScheduler:
                 busy = bool(self.running)
                 text = f"{len(self.running)} requests run" if busy else "flushed"
                 return [FlushCacheReply(request_id=message.request_id, success=not busy, message=text)]
+            case OpenSessionRequest() | CloseSessionRequest() | PauseRequest() | ContinueRequest():
+                return [ControlReply(request_id=message.request_id, message="done")]
             case StatsRequest():
                 stats: dict[str, Any] = {"num_running": len(self.running), "num_waiting": 0, "total_slots": 100}
                 return [StatsReply(request_id=message.request_id, stats=stats)]

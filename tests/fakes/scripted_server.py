@@ -57,6 +57,7 @@ class ScriptedServer:
             model_info=served_model_info(self._config, host, facts),
             send=self._inbox.put,
             max_live_requests=self._config.scheduler.max_live_requests,
+            features=self._config.features,
         )
         app = create_app(NativeApi(self.manager, effective_settings(self._config, facts)))
         self.server = HttpServer(app, drain=lambda: self.manager.drain(grace_s=0.0), grace_s=1.0)

@@ -1,54 +1,88 @@
-"""RadixCache against a plain set of prefixes."""
+"""RadixCache against a plain set of prefixes, and SlotAllocator against a set of slots."""
 
 import numpy as np
-from hypothesis import settings
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from sgl_runtime.cache.radix_cache import RadixCache
-from sgl_runtime.cache.slot_allocator import SlotAllocator
+from sgl_runtime.cache.slot_allocator import SlotAllocator, whole_pages
 
 SEQUENCES = st.lists(st.integers(0, 2), min_size=1, max_size=12)
+EXTRA_KEYS = st.sampled_from([None, "a"])
+POLICIES = st.sampled_from(["lru", "lfu", "fifo", "priority"])
+
+Prefix = tuple[str | None, tuple[int, ...]]
 
 
 class RadixCacheMachine(RuleBasedStateMachine):
-    """The model maps every kept prefix to the slot of its last token."""
+    """The model maps every kept prefix to the slot of its last token.
 
-    @initialize()
-    def start(self) -> None:
-        self.cache = RadixCache()
-        self.allocator = SlotAllocator(num_slots=200)
-        self.model: dict[tuple[int, ...], int] = {}
-        self.locks: list[tuple[object, tuple[int, ...]]] = []
+    A sequence stands for as many repetitions of its tokens as a page holds, so that pages of any size are shared as
+    often as single tokens are, or cut off by one, so that its last page is not whole.
+    """
 
-    def longest(self, ids: list[int]) -> int:
-        return max(n for n in range(len(ids) + 1) if n == 0 or tuple(ids[:n]) in self.model)
+    page_size = 1
 
-    def locked(self) -> set[tuple[int, ...]]:
-        return {ids[:n] for _, ids in self.locks for n in range(1, len(ids) + 1)}
+    @initialize(policy=POLICIES)
+    def start(self, policy: str) -> None:
+        self.num_slots = 200 * self.page_size
+        self.cache = RadixCache(page_size=self.page_size, policy=policy)
+        self.allocator = SlotAllocator(num_slots=self.num_slots, page_size=self.page_size)
+        self.model: dict[Prefix, int] = {}
+        self.locks: list[tuple[object, Prefix]] = []
 
-    @rule(ids=SEQUENCES)
-    def insert(self, ids: list[int]) -> None:
-        if self.allocator.num_free < len(ids):
+    def expand(self, ids: list[int]) -> tuple[int, ...]:
+        return tuple(token for token in ids for _ in range(self.page_size))
+
+    def longest(self, key: str | None, ids: tuple[int, ...]) -> int:
+        lengths = range(self.page_size, len(ids) + 1, self.page_size)
+        return max((n for n in lengths if (key, ids[:n]) in self.model), default=0)
+
+    def locked(self) -> set[Prefix]:
+        return {(key, ids[:n]) for _, (key, ids) in self.locks for n in range(1, len(ids) + 1)}
+
+    @rule(ids=SEQUENCES, key=EXTRA_KEYS, priority=st.integers(0, 2), from_lock=st.booleans())
+    def insert(self, ids: list[int], key: str | None, priority: int, from_lock: bool) -> None:
+        tokens = self.expand(ids)
+        if self.allocator.num_free < len(tokens):
             return
-        slots = self.allocator.allocate(len(ids))
-        known = self.cache.insert(np.array(ids), slots)
-        assert known == self.longest(ids)
+        after, before = self.cache.top, ()
+        if from_lock and self.locks:
+            after, (key, before) = self.locks[-1]
+        known = self.longest(key, before + tokens) - len(before)
+        slots = self.allocator.allocate(len(tokens))
+        kept = self.cache.insert(np.array(tokens), slots, after=after, extra_key=key, priority=priority)
+        assert kept.slots[:known].tolist() == [self.model[key, before + tokens[: n + 1]] for n in range(known)], (
+            "what was there keeps its slots"
+        )
+        assert kept.slots[known:].tolist() == slots[known:].tolist()
         self.allocator.free(slots[:known])
-        for n in range(known, len(ids)):
-            self.model[tuple(ids[: n + 1])] = int(slots[n])
+        for n in range(known, len(tokens)):
+            self.model[key, before + tokens[: n + 1]] = int(slots[n])
 
-    @rule(ids=SEQUENCES)
-    def match(self, ids: list[int]) -> None:
-        match = self.cache.match(np.array(ids))
-        assert match.length == self.longest(ids)
-        assert match.slots.tolist() == [self.model[tuple(ids[: n + 1])] for n in range(match.length)]
+    @rule(ids=SEQUENCES, key=EXTRA_KEYS, is_cut=st.booleans())
+    def match(self, ids: list[int], key: str | None, is_cut: bool) -> None:
+        tokens = self.expand(ids)[: -1 if is_cut else None]
+        assert self.cache.prefix_len(np.array(tokens), extra_key=key) == self.longest(key, tokens)
+        match = self.cache.match(np.array(tokens), extra_key=key)
+        assert match.length == self.longest(key, tokens)
+        assert match.slots.tolist() == [self.model[key, tokens[: n + 1]] for n in range(match.length)]
 
-    @rule(ids=SEQUENCES)
-    def lock(self, ids: list[int]) -> None:
-        match = self.cache.match(np.array(ids))
+    @rule(ids=SEQUENCES, key=EXTRA_KEYS)
+    def lock(self, ids: list[int], key: str | None) -> None:
+        tokens = self.expand(ids)
+        match = self.cache.match(np.array(tokens), extra_key=key)
         self.cache.lock(match.node)
-        self.locks.append((match.node, tuple(ids[: match.length])))
+        self.locks.append((match.node, (key, tokens[: match.length])))
 
     @precondition(lambda self: self.locks)
     @rule(data=st.data())
@@ -60,7 +94,7 @@ class RadixCacheMachine(RuleBasedStateMachine):
     def evict(self, count: int) -> None:
         before = self.cache.num_evictable
         freed = self.cache.evict(count)
-        assert len(freed) >= min(count, before)
+        assert len(freed) == min(whole_pages(count, self.page_size), before)
         gone = set(freed.tolist())
         self.model = {ids: slot for ids, slot in self.model.items() if slot not in gone}
         assert self.locked() <= set(self.model), "a locked prefix was evicted"
@@ -78,8 +112,34 @@ class RadixCacheMachine(RuleBasedStateMachine):
         assert self.cache.num_cached == len(self.model)
         assert self.cache.num_evictable == len(set(self.model) - self.locked())
         slots = self.cache.all_slots().tolist() + self.allocator.free_slots().tolist()
-        assert sorted(slots) == list(range(200)), "a slot is lost or owned twice"
+        assert sorted(slots) == list(range(self.num_slots)), "a slot is lost or owned twice"
 
 
-RadixCacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestRadixCache = RadixCacheMachine.TestCase
+class PagedRadixCacheMachine(RadixCacheMachine):
+    page_size = 16
+
+
+@pytest.mark.parametrize(("machine", "examples"), [(RadixCacheMachine, 60), (PagedRadixCacheMachine, 30)])
+def test_radix_cache_equals_a_set_of_prefixes(machine, examples):
+    limits = settings(max_examples=examples, stateful_step_count=40, deadline=None)
+    run_state_machine_as_test(machine, settings=limits)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    page_size=st.sampled_from([1, 2, 16, 256]), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=30)
+)
+def test_allocator_hands_out_whole_pages_once(page_size, steps):
+    allocator = SlotAllocator(num_slots=20 * page_size, page_size=page_size)
+    held: list[np.ndarray] = []
+    for takes, number in steps:
+        if takes and number * page_size <= allocator.num_free:
+            slots = allocator.allocate(number * page_size)
+            pages = slots.reshape(-1, page_size)
+            assert (pages == pages[:, :1] + np.arange(page_size)).all()
+            assert (pages[:, 0] % page_size == 0).all()
+            held.append(slots)
+        elif held:
+            allocator.free(held.pop(number % len(held)))
+        everything = np.concatenate([*held, allocator.free_slots()])
+        assert sorted(everything.tolist()) == list(range(20 * page_size))

@@ -2,25 +2,43 @@
 
 import numpy as np
 
-from sgl_runtime.batch import IntArray
+from sgl_runtime.batch import IntArray, SlotCopies
 from sgl_runtime.cache.prefix_cache import PrefixMatch, TokenArray
 
 _NOTHING = np.empty(0, dtype=np.int32)
 
 
 class NoCache:
-    """See `PrefixCache`; every match is empty and nothing is taken over."""
+    """See `PrefixCache`; every match is empty and nothing is taken over.
 
+    Args:
+        page_size: Tokens of a page.
+    """
+
+    top = None
     num_cached = 0
     num_evictable = 0
+    num_on_host = 0
 
-    def match(self, ids: TokenArray) -> PrefixMatch:
+    def __init__(self, *, page_size: int = 1) -> None:
+        self.page_size = page_size
+
+    def match(self, ids: TokenArray, *, extra_key: str | None = None) -> PrefixMatch:
         """See `PrefixCache`."""
         return PrefixMatch(_NOTHING, None)
 
-    def insert(self, ids: TokenArray, slots: IntArray) -> int:
+    def prefix_len(self, ids: TokenArray, *, extra_key: str | None = None) -> int:
+        """See `PrefixCache`."""
+        return 0
+
+    def insert(
+        self, ids: TokenArray, slots: IntArray, *, after: None, extra_key: str | None = None, priority: int = 0
+    ) -> PrefixMatch:
         """See `PrefixCache`; the caller keeps all slots."""
-        return len(ids)
+        return PrefixMatch(_NOTHING, None)
+
+    def load(self, node: None, slots: IntArray) -> None:
+        """See `PrefixCache`."""
 
     def lock(self, node: None) -> None:
         """See `PrefixCache`."""
@@ -32,6 +50,10 @@ class NoCache:
         """See `PrefixCache`."""
         return _NOTHING
 
+    def take_copies(self) -> tuple[SlotCopies | None, SlotCopies | None]:
+        """See `PrefixCache`."""
+        return None, None
+
     def clear(self) -> IntArray:
         """See `PrefixCache`."""
         return _NOTHING
@@ -39,3 +61,6 @@ class NoCache:
     def all_slots(self) -> IntArray:
         """See `PrefixCache`."""
         return _NOTHING
+
+    def check(self) -> None:
+        """See `PrefixCache`."""

@@ -6,44 +6,85 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_runtime.batch import IntArray
+from sgl_runtime.batch import IntArray, SlotCopies
 
 TokenArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class PrefixMatch:
-    """The longest cached prefix of some ids.
+    """A prefix of some ids that is cached.
 
     Attributes:
-        slots: Slots of its tokens.
+        slots: Slots of its tokens that are on the device; these come first.
         node: Where it ends; to be locked while the slots are in use.
+        num_on_host: Tokens behind these that are on the host; `PrefixCache.load` brings them back.
     """
 
     slots: IntArray
     node: Any
+    num_on_host: int = 0
 
     @property
     def length(self) -> int:
         """Tokens that matched."""
-        return len(self.slots)
+        return len(self.slots) + self.num_on_host
 
 
 class PrefixCache(Protocol):
-    """Prefixes of token ids whose keys and values are kept."""
+    """Prefixes of token ids whose keys and values are kept, in whole pages.
 
-    def match(self, ids: TokenArray) -> PrefixMatch:
-        """The longest cached prefix of these ids."""
+    A node stands for a prefix.  `top` is the node of the empty one, whatever the extra key.
 
-    def insert(self, ids: TokenArray, slots: IntArray) -> int:
-        """Keep a prefix.
+    Attributes:
+        top: The node of the empty prefix.
+        page_size: Tokens of a page.
+    """
+
+    top: Any
+    page_size: int
+
+    def match(self, ids: TokenArray, *, extra_key: str | None = None) -> PrefixMatch:
+        """The longest cached prefix of these ids.
 
         Args:
             ids: Tokens.
-            slots: Their slots; those past the returned length belong to the cache from now on.
+            extra_key: Requests of different extra keys share nothing.
+        """
+
+    def prefix_len(self, ids: TokenArray, *, extra_key: str | None = None) -> int:
+        """The length of what `match` would find; counts as no use of it and changes nothing."""
+
+    def insert(
+        self,
+        ids: TokenArray,
+        slots: IntArray,
+        *,
+        after: Any,
+        extra_key: str | None = None,
+        priority: int = 0,
+    ) -> PrefixMatch:
+        """Keep a prefix.
+
+        Args:
+            ids: The tokens that follow those of `after`; whole pages.
+            slots: Their slots.
+            after: `top`, or a node that is locked, of the same extra key.
+            extra_key: See `match`.
+            priority: Of the request, for eviction by priority.
 
         Returns:
-            How many tokens were there already; the caller still owns their slots, where they differ from the cache's.
+            The slots that the cache has for `ids` from now on, and the node.  Where they differ from `slots`, the
+            tokens were there already, and the caller still owns its slots; the others belong to the cache.  Without a
+            cache there are none.
+        """
+
+    def load(self, node: Any, slots: IntArray) -> None:
+        """Bring the tokens up to a locked node back from the host.
+
+        Args:
+            node: Of a match.
+            slots: (num_on_host,) slots for them, which belong to the cache from now on.
         """
 
     def lock(self, node: Any) -> None:
@@ -53,18 +94,32 @@ class PrefixCache(Protocol):
         """Undo one `lock`."""
 
     def evict(self, count: int) -> IntArray:
-        """Drop at least `count` unlocked tokens, or all there are; the freed slots."""
+        """Drop at least `count` unlocked tokens from the device, or all there are; the freed slots."""
+
+    def take_copies(self) -> tuple[SlotCopies | None, SlotCopies | None]:
+        """Copies to the host and from the host that the coming pass must make, in this order, before it writes."""
 
     def clear(self) -> IntArray:
         """Drop everything; nothing may be locked.  The freed slots."""
 
     @property
     def num_cached(self) -> int:
-        """Tokens kept."""
+        """Tokens kept on the device."""
 
     @property
     def num_evictable(self) -> int:
-        """Tokens kept that no lock holds."""
+        """Tokens kept on the device that no lock holds."""
+
+    @property
+    def num_on_host(self) -> int:
+        """Tokens kept on the host."""
 
     def all_slots(self) -> IntArray:
         """Every slot that the cache owns, for checks."""
+
+    def check(self) -> None:
+        """Recount everything that is kept as a running count.
+
+        Raises:
+            AssertionError: something does not add up.
+        """

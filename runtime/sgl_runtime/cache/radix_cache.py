@@ -1,56 +1,51 @@
-"""RadixCache: a tree from token prefixes to slots, with locks and LRU eviction."""
+"""RadixCache: a tree from token prefixes to slots, with locks, eviction and a tier on the host."""
 
-import heapq
-from collections.abc import Iterator
-
-import numpy as np
-
-from sgl_runtime.batch import IntArray
+from sgl_runtime.batch import IntArray, SlotCopies
+from sgl_runtime.cache.cache_events import CacheEvents
+from sgl_runtime.cache.eviction_queue import EVICTION_RANKS, EvictionPolicy, EvictionQueue
+from sgl_runtime.cache.host_tier import HostTier
 from sgl_runtime.cache.prefix_cache import PrefixMatch, TokenArray
+from sgl_runtime.cache.radix_node import NUM_BYTES, RadixNode
+from sgl_runtime.cache.radix_tree import RadixTree, as_array, as_bytes
+from sgl_runtime.cache.slot_allocator import whole_pages
 
-
-class RadixNode:
-    """An edge of the tree with its tokens.
-
-    Attributes:
-        ids: Tokens on the way from the parent, (n,) int32.
-        slots: Their slots, (n,) int32.
-        parent: None for the root only.
-        children: By first token.
-        num_locks: How many matches at or below this node are in use.
-        last_used: Tick of the last match or insert that passed here.
-    """
-
-    __slots__ = ("children", "ids", "last_used", "num_locks", "parent", "slots")
-
-    def __init__(self, ids: IntArray, slots: IntArray, parent: "RadixNode | None") -> None:
-        self.ids = ids
-        self.slots = slots
-        self.parent = parent
-        self.children: dict[int, RadixNode] = {}
-        self.num_locks = 0
-        self.last_used = 0
-
-
-def common_length(a: IntArray, b: IntArray) -> int:
-    """Length of the common prefix of two arrays."""
-    size = min(len(a), len(b))
-    differs = a[:size] != b[:size]
-    first = int(differs.argmax()) if size else 0
-    return first if size and differs[first] else size
+DEVICE_BIT = 1
 
 
 class RadixCache:
     """See `PrefixCache`.
 
-    Source: arXiv:2312.07104 section 3.
+    What is on the device forms the upper part of the tree: a node is dropped from it only when nothing below is on it.
+    A dropped node goes to the host where there is a tier on it and room, and else out of the tree.
+
+    Args:
+        page_size: Tokens of a page.
+        policy: What is evicted first.
+        host: The tier on the host, if there is one.
+        events: Log of what happens, if one is wanted.
+        tree: The tree, which the tier on the host shares.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        page_size: int = 1,
+        policy: EvictionPolicy = "lru",
+        tree: RadixTree | None = None,
+        host: HostTier | None = None,
+        events: CacheEvents | None = None,
+    ) -> None:
+        self.page_size = page_size
+        self._tree = tree or RadixTree(page_size=page_size)
+        self.top = self._tree.top
+        self._host = host
+        self._events = events
+        self._queue = EvictionQueue(
+            EVICTION_RANKS[policy], bit=DEVICE_BIT, is_evictable=lambda node: node.is_device_leaf
+        )
         self._tick = 0
         self._num_cached = 0
         self._num_locked = 0
-        self._root = self._new_root()
 
     @property
     def num_cached(self) -> int:
@@ -62,129 +57,227 @@ class RadixCache:
         """See `PrefixCache`."""
         return self._num_cached - self._num_locked
 
-    def match(self, ids: TokenArray) -> PrefixMatch:
-        """See `PrefixCache`; an edge is split where the match ends inside it."""
-        node, slots, _ = self._walk(ids.astype(np.int32))
-        return PrefixMatch(np.concatenate(slots) if slots else np.empty(0, dtype=np.int32), node)
-
-    def insert(self, ids: TokenArray, slots: IntArray) -> int:
+    @property
+    def num_on_host(self) -> int:
         """See `PrefixCache`."""
-        key = ids.astype(np.int32)
-        node, _, length = self._walk(key)
-        if length < len(key):
-            child = RadixNode(key[length:].copy(), slots[length:].copy(), node)
-            child.last_used = self._tick
-            node.children[int(key[length])] = child
-            self._num_cached += len(child.ids)
-        return length
+        return 0 if self._host is None else self._host.num_used
+
+    def match(self, ids: TokenArray, *, extra_key: str | None = None) -> PrefixMatch:
+        """See `PrefixCache`; an edge is split where the match ends inside it."""
+        nodes = self._walk(self.top, self._tree.key(ids), extra_key)
+        for node in nodes:
+            node.num_uses += 1
+        on_device = [node.slots for node in nodes if node.slots is not None]
+        num_on_host = sum(node.num_tokens for node in nodes[len(on_device) :])
+        return PrefixMatch(as_array(b"".join(on_device)), nodes[-1] if nodes else self.top, num_on_host)
+
+    def prefix_len(self, ids: TokenArray, *, extra_key: str | None = None) -> int:
+        """See `PrefixCache`."""
+        descent = self._tree.descend(self.top, self._tree.key(ids), extra_key)
+        return (descent.num_bytes + descent.num_partial) // NUM_BYTES
+
+    def insert(
+        self,
+        ids: TokenArray,
+        slots: IntArray,
+        *,
+        after: RadixNode,
+        extra_key: str | None = None,
+        priority: int = 0,
+    ) -> PrefixMatch:
+        """See `PrefixCache`."""
+        key, given = self._tree.key(ids), as_bytes(slots)
+        assert len(key) == len(given) == len(ids) * NUM_BYTES, "whole pages and a slot for each token"
+        nodes = self._walk(after, key, extra_key)
+        position, kept = 0, list[bytes]()
+        for node in nodes:
+            end = position + len(node.ids)
+            if node.slots is None:
+                self._put_on_device(node, given[position:end])
+                self._queue.add(node)
+            assert node.slots is not None
+            kept.append(node.slots)
+            position = end
+        last = nodes[-1] if nodes else after
+        if position < len(key):
+            last = self._add(last, key[position:], given[position:], extra_key)
+            kept.append(given[position:])
+        self._raise_priority(last, priority)
+        return PrefixMatch(as_array(b"".join(kept)), last)
+
+    def load(self, node: RadixNode, slots: IntArray) -> None:
+        """See `PrefixCache`."""
+        path = []
+        step: RadixNode | None = node
+        while step is not None and step.slots is None:
+            path.append(step)
+            step = step.parent
+        data, position = as_bytes(slots), 0
+        for step in reversed(path):
+            end = position + len(step.ids)
+            self._put_on_device(step, data[position:end])
+            assert self._host is not None, "only a tier on the host keeps a node that is not on the device"
+            self._host.load(step)
+            position = end
+        assert position == len(data), "a slot for each token that is on the host only"
 
     def lock(self, node: RadixNode) -> None:
         """See `PrefixCache`."""
+        assert node.parent is not None or node is self.top, "the node is not in the tree any more"
         step: RadixNode | None = node
         while step is not None:
-            if step.num_locks == 0:
-                self._num_locked += len(step.ids)
+            if step.num_locks == 0 and step.slots is not None:
+                self._num_locked += step.num_tokens
             step.num_locks += 1
             step = step.parent
 
     def unlock(self, node: RadixNode) -> None:
-        """See `PrefixCache`."""
+        """See `PrefixCache`; counts as a use."""
+        self._tick += 1
         step: RadixNode | None = node
         while step is not None:
             assert step.num_locks > 0, "a node was unlocked more often than locked"
             step.num_locks -= 1
+            step.last_used = self._tick
             if step.num_locks == 0:
-                self._num_locked -= len(step.ids)
+                if step.slots is not None:
+                    self._num_locked -= step.num_tokens
+                self._consider(step)
             step = step.parent
 
     def evict(self, count: int) -> IntArray:
-        """See `PrefixCache`; least recently used leaves go first."""
-        leaves = [(node.last_used, id(node), node) for node in self._nodes() if self._is_evictable(node)]
-        heapq.heapify(leaves)
-        freed: list[IntArray] = []
-        num_freed = 0
-        while leaves and num_freed < count:
-            _, _, node = heapq.heappop(leaves)
+        """See `PrefixCache`; of the last leaf no more pages go than are needed, from its end."""
+        freed, num_freed = list[bytes](), 0
+        while num_freed < count:
+            node = self._queue.pop()
+            if node is None:
+                break
+            spare = node.num_tokens - whole_pages(count - num_freed, self.page_size)
+            if spare > 0:
+                self._split(node, spare * NUM_BYTES)
+            assert node.slots is not None, "what is evicted is on the device"
             freed.append(node.slots)
-            num_freed += len(node.slots)
-            parent = self._remove(node)
-            if self._is_evictable(parent):
-                heapq.heappush(leaves, (parent.last_used, id(parent), parent))
-        return np.concatenate(freed) if freed else np.empty(0, dtype=np.int32)
+            num_freed += node.num_tokens
+            self._drop(node)
+        return as_array(b"".join(freed))
+
+    def take_copies(self) -> tuple[SlotCopies | None, SlotCopies | None]:
+        """See `PrefixCache`."""
+        return (None, None) if self._host is None else self._host.take_copies()
 
     def clear(self) -> IntArray:
         """See `PrefixCache`."""
         assert self._num_locked == 0, f"{self._num_locked} cached tokens are in use"
         slots = self.all_slots()
-        self._root = self._new_root()
+        if self._events is not None:
+            self._events.cleared()
+        self._queue.clear()
+        if self._host is not None:
+            self._host.clear()
+        self._tree.clear()
         self._num_cached = 0
         return slots
 
     def all_slots(self) -> IntArray:
         """See `PrefixCache`."""
-        return np.concatenate([node.slots for node in self._nodes()] or [np.empty(0, dtype=np.int32)])
+        return as_array(b"".join(node.slots for node in self._tree.nodes() if node.slots is not None))
 
     def check(self) -> None:
-        """Recount everything that is kept as a running count."""
-        nodes = list(self._nodes())
-        cached = sum(len(node.ids) for node in nodes)
-        locked = sum(len(node.ids) for node in nodes if node.num_locks)
-        assert cached == self._num_cached, f"{cached} tokens in the tree, {self._num_cached} counted"
-        assert locked == self._num_locked, f"{locked} tokens locked, {self._num_locked} counted"
-        for node in nodes:
-            assert len(node.ids) == len(node.slots) > 0, "an edge holds one slot for each of its tokens"
-            assert node.parent is not None
-            assert node.parent.num_locks >= node.num_locks, "a lock holds everything above it"
-            assert node.parent.children[int(node.ids[0])] is node, "a child lies under its first token"
+        """See `PrefixCache`."""
+        check_tree(self._tree, num_cached=self._num_cached, num_locked=self._num_locked)
+        if self._host is not None:
+            self._host.check()
 
-    def _walk(self, ids: IntArray) -> tuple[RadixNode, list[IntArray], int]:
+    def _walk(self, start: RadixNode, key: bytes, extra_key: str | None) -> list[RadixNode]:
+        """The edges that a key runs through, the last cut where it ends; all are marked as used."""
         self._tick += 1
-        node, position, slots = self._root, 0, list[IntArray]()
-        while position < len(ids):
-            child = node.children.get(int(ids[position]))
-            if child is None:
-                break
-            length = common_length(child.ids, ids[position:])
-            if length < len(child.ids):
-                child = self._split(child, length)
-            child.last_used = self._tick
-            slots.append(child.slots)
-            position += length
-            node = child
-        return node, slots, position
+        descent = self._tree.descend(start, key, extra_key)
+        nodes = descent.nodes
+        if descent.partial is not None:
+            nodes.append(self._split(descent.partial, descent.num_partial))
+        for node in nodes:
+            node.last_used = self._tick
+        return nodes
 
-    def _split(self, node: RadixNode, length: int) -> RadixNode:
-        parent = node.parent
-        assert parent is not None, "the root is never split"
-        upper = RadixNode(node.ids[:length], node.slots[:length], parent)
-        upper.num_locks = node.num_locks
-        upper.last_used = node.last_used
-        upper.children[int(node.ids[length])] = node
-        parent.children[int(upper.ids[0])] = upper
-        # Copies let the whole array go once either half is evicted.
-        node.ids, node.slots = node.ids[length:].copy(), node.slots[length:].copy()
-        upper.ids, upper.slots = upper.ids.copy(), upper.slots.copy()
-        node.parent = upper
+    def _add(self, parent: RadixNode, ids: bytes, slots: bytes, extra_key: str | None) -> RadixNode:
+        node = self._tree.add(parent, ids, slots, extra_key)
+        node.last_used = node.created = self._tick
+        self._num_cached += node.num_tokens
+        self._queue.add(node)
+        if self._host is not None:
+            self._host.inserted(node)
+        if self._events is not None:
+            self._events.stored(node, extra_key)
+        return node
+
+    def _put_on_device(self, node: RadixNode, slots: bytes) -> None:
+        assert node.slots is None, "the node is on the host only"
+        assert node.parent is not None, "the node is in the tree"
+        node.slots = slots
+        node.parent.num_on_device += 1
+        self._num_cached += node.num_tokens
+        self._num_locked += node.num_tokens if node.num_locks else 0
+        if self._events is not None:
+            self._events.loaded(node)
+
+    def _split(self, node: RadixNode, num_bytes: int) -> RadixNode:
+        upper = self._tree.split(node, num_bytes)
+        if self._host is not None:
+            self._host.split(upper)
+        if self._events is not None:
+            self._events.split(upper, node)
         return upper
 
-    def _remove(self, node: RadixNode) -> RadixNode:
+    def _drop(self, node: RadixNode) -> None:
+        """Off the device, to the host if it has room."""
+        self._num_cached -= node.num_tokens
         parent = node.parent
-        assert parent is not None, "the root is never evicted"
-        del parent.children[int(node.ids[0])]
-        self._num_cached -= len(node.ids)
-        return parent
+        assert parent is not None, "the node is in the tree"
+        if self._host is not None and self._host.keep(node):
+            parent.num_on_device -= 1
+        else:
+            for step in reversed(list(self._tree.nodes(below=node))):
+                if self._host is not None:
+                    self._host.forget(step)
+                self._tree.remove(step)
+                if self._events is not None:
+                    self._events.removed(step)
+        self._consider(parent)
 
-    def _is_evictable(self, node: RadixNode) -> bool:
-        return node.parent is not None and not node.children and node.num_locks == 0
-
-    def _nodes(self) -> Iterator[RadixNode]:
-        stack = list(self._root.children.values())
-        while stack:
-            node = stack.pop()
-            yield node
-            stack.extend(node.children.values())
+    def _consider(self, node: RadixNode) -> None:
+        self._queue.add(node)
+        if self._host is not None:
+            self._host.consider(node)
 
     @staticmethod
-    def _new_root() -> RadixNode:
-        nothing = np.empty(0, dtype=np.int32)
-        return RadixNode(nothing, nothing, None)
+    def _raise_priority(node: RadixNode, priority: int) -> None:
+        """An edge is worth as much as the most urgent request that went through it."""
+        step: RadixNode | None = node
+        while step is not None and step.priority < priority:
+            step.priority = priority
+            step = step.parent
+
+
+def check_tree(tree: RadixTree, *, num_cached: int, num_locked: int) -> None:
+    """Recount a tree.
+
+    Raises:
+        AssertionError: something does not add up.
+    """
+    nodes = list(tree.nodes())
+    cached = sum(node.num_tokens for node in nodes if node.slots is not None)
+    locked = sum(node.num_tokens for node in nodes if node.slots is not None and node.num_locks)
+    assert cached == num_cached, f"{cached} tokens in the tree, {num_cached} counted"
+    assert locked == num_locked, f"{locked} tokens locked, {num_locked} counted"
+    for node in nodes:
+        assert node.parent is not None, "an edge hangs on something"
+        for slots in (node.slots, node.host_slots):
+            assert slots is None or len(slots) == len(node.ids) > 0, "an edge holds one slot for each of its tokens"
+        assert node.slots is not None or node.host_slots is not None, "an edge is somewhere"
+        assert len(node.ids) % tree.page_bytes == 0, "an edge holds whole pages"
+        assert node.parent.children[node.ids[: tree.page_bytes]] is node, "a child lies under its first page"
+        on_device = sum(child.slots is not None for child in node.children.values())
+        assert on_device == node.num_on_device, f"{on_device} children on the device, {node.num_on_device} counted"
+        assert node.slots is not None or on_device == 0, "what is on the device hangs on what is on it"
+        if node.parent.ids:
+            assert node.parent.num_locks >= node.num_locks, "a lock holds everything above it"

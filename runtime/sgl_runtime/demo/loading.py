@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sgl_runtime.config import RuntimeConfig, bound_thread_spinning
+from sgl_runtime.config import RuntimeConfig
+from sgl_runtime.config_values import bound_thread_spinning
 from sgl_runtime.serving.factories import Factories, ServedHost, ServedParts
 
 if TYPE_CHECKING:

@@ -85,6 +85,8 @@ def _text_delta(delta: TokenDelta, text: str, *, num_text_ids: int = 0, text_tai
         input_logprobs=delta.input_logprobs,
         output_alternatives=delta.output_alternatives,
         input_alternatives=delta.input_alternatives,
+        prompt_ids=delta.prompt_ids,
+        hidden_states=delta.hidden_states,
     )
 
 

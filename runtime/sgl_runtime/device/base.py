@@ -35,6 +35,13 @@ class Device(Protocol):
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """A tensor of the same shape and type on this device; it may share memory with the array."""
 
+    def host_buffer(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Uninitialised host memory that copies to and from this device run fastest with, beside other work.
+
+        Raises:
+            RuntimeError: there is not enough of it.
+        """
+
     def to_host(self, tensor: Tensor) -> NDArray[Any]:
         """The values of a tensor as a numpy array."""
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sgl_runtime.config import CPU_SLOT_LIMIT
+from sgl_runtime.config_values import CPU_SLOT_LIMIT
 from sgl_runtime.device.ops import Ops
 
 PACKED_ROWS = 32
@@ -68,6 +68,10 @@ class CpuDevice:
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """See `Device`."""
         return torch.from_numpy(np.ascontiguousarray(array))
+
+    def host_buffer(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """See `Device`."""
+        return torch.empty(shape, dtype=dtype)
 
     def to_host(self, tensor: Tensor) -> NDArray[Any]:
         """See `Device`."""

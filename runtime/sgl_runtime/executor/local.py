@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_runtime.batch import Batch, StepOutput
+from sgl_runtime.batch import Batch, LogitEdits, StepOutput
 from sgl_runtime.model_runner.model_runner import ForwardOutput, ModelRunner
 
 
@@ -16,6 +16,7 @@ class LocalExecutor:
 
     def __init__(self, runner: ModelRunner) -> None:
         self._runner = runner
+        self.runs_beside_host = False
         self._forward_seconds = 0.0
 
     def launch(self, batch: Batch) -> "LocalStep":
@@ -35,9 +36,9 @@ class LocalStep:
     def __init__(self, runner: ModelRunner, batch: Batch, output: ForwardOutput) -> None:
         self._runner, self._batch, self._output = runner, batch, output
 
-    def sample(self, masks: NDArray[np.int32] | None) -> "LocalTokens":
+    def sample(self, masks: NDArray[np.int32] | None, logit_edits: LogitEdits | None) -> "LocalTokens":
         """See `PendingStep`."""
-        return LocalTokens(self._runner.sample(self._batch, self._output, masks))
+        return LocalTokens(self._runner.sample(self._batch, self._output, masks, logit_edits))
 
 
 class LocalTokens:

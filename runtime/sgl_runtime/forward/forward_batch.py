@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,11 +28,23 @@ class ForwardBatch:
     slot_ids: Tensor
 
     @classmethod
-    def from_batch(cls, batch: Batch, device: Device) -> "ForwardBatch":
-        """Move a plan to the device."""
+    def from_batch(cls, batch: Batch, device: Device, *, drawn_ids: Tensor | None = None) -> "ForwardBatch":
+        """Move a plan to the device.
+
+        Args:
+            batch: The plan.
+            device: Where to.
+            drawn_ids: (rows of the slot table,) int64 tokens that were drawn last, for ids that the plan leaves open;
+                None where it leaves none.
+        """
+        input_ids = device.to_device(batch.input_ids)
+        if (batch.input_ids < 0).any():
+            assert drawn_ids is not None, "the plan leaves ids open"
+            # Known ids look up row 0, and are kept.
+            input_ids = torch.where(input_ids < 0, drawn_ids[(-1 - input_ids).clamp(min=0)], input_ids)
         return cls(
             batch=batch,
-            input_ids=device.to_device(batch.input_ids),
+            input_ids=input_ids,
             positions=device.to_device(new_positions(batch)),
             slot_ids=device.to_device(batch.slot_ids.astype(np.int64)),
         )

@@ -18,14 +18,14 @@ class SlotTable:
     """
 
     def __init__(self, *, num_rows: int, context_length: int, device: Device) -> None:
+        self.num_rows = num_rows
         self._table = torch.zeros((num_rows, context_length), dtype=torch.int32, device=device.torch_device)
         self._device = device
 
     def update(self, batch: Batch) -> None:
         """Take over the slots of a pass: prefixes of joining rows, and every new token's slot."""
-        for row, prefix in zip(batch.row_ids.tolist(), batch.prefix_slots, strict=True):
-            if len(prefix):
-                self._table[row, : len(prefix)] = self._device.to_device(prefix)
+        for row, prefix in batch.changed_slots:
+            self._table[row, : len(prefix)] = self._device.to_device(prefix)
         if batch.kind == "decode":
             rows = self._device.to_device(batch.row_ids.astype(np.int64))
             columns = self._device.to_device(batch.prefix_lens.astype(np.int64))

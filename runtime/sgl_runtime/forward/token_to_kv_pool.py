@@ -39,6 +39,25 @@ class TokenToKVPool:
         keys.index_copy_(0, slot_ids, k)
         values.index_copy_(0, slot_ids, v)
 
+    def gather(self, slot_ids: Tensor) -> Tensor:
+        """(n, 2, L, G, D) keys and values of some slots over all layers, a copy.
+
+        Args:
+            slot_ids: (n,) int64.
+        """
+        return torch.stack([self._keys[:, slot_ids], self._values[:, slot_ids]]).permute(2, 0, 1, 3, 4).contiguous()
+
+    def scatter(self, slot_ids: Tensor, entries: Tensor) -> None:
+        """Write what `gather` gave.
+
+        Args:
+            slot_ids: (n,) int64.
+            entries: (n, 2, L, G, D).
+        """
+        keys, values = entries.permute(1, 2, 0, 3, 4).unbind(0)
+        self._keys.index_copy_(1, slot_ids, keys)
+        self._values.index_copy_(1, slot_ids, values)
+
     def layer(self, layer_id: int) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, (slots, G, D) each."""
         return self._by_layer[layer_id]

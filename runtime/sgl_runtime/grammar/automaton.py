@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.grammar.budget import Budget
-from sgl_runtime.grammar.graph import Flags, InverseEdges, Table, trim
+from sgl_runtime.grammar.graph import Flags, Table, trim
+from sgl_runtime.grammar.needed_depth import Pushes, needed_depth
 
 DEAD = -1
 FIRST_SPECIAL = -2
@@ -118,6 +119,12 @@ class ByteAutomaton:
         arrays = (self.table, self.accepting, self.byte_classes, self.edge_target, self.edge_argument, self.returns)
         return sum(array.nbytes for array in arrays)
 
+    @cached_property
+    def opening_bytes(self) -> bytes:
+        """The bytes that can open a level."""
+        opens = np.append(self.edge_target >= 0, False)[FIRST_SPECIAL - np.minimum(self.table, FIRST_SPECIAL + 1)]
+        return bytes(np.flatnonzero(opens.any(axis=0)[self.byte_classes]).tolist())
+
     @property
     def num_callees(self) -> int:
         """Number of states that pushes go to: no output has to go deeper than that."""
@@ -126,7 +133,14 @@ class ByteAutomaton:
     @cached_property
     def needed_depth(self) -> NDArray[np.int32]:
         """(S,) how many levels must still be opened, one in another, to reach the end of each state's callee."""
-        return _needed_depth(self)
+        source, column = np.nonzero(self.table <= FIRST_SPECIAL)
+        edges = FIRST_SPECIAL - self.table[source, column]
+        is_push = self.edge_target[edges] >= 0
+        ends = self.accepting.copy()
+        ends[source[~is_push]] = True
+        pushed = edges[is_push]
+        callees, places = self.edge_target[pushed].astype(np.int64), self.edge_argument[pushed].astype(np.int64)
+        return needed_depth(self.table, ends, Pushes(source[is_push], callees, places, self.returns, self.num_states))
 
     @cached_property
     def only_byte(self) -> NDArray[np.int16]:
@@ -198,50 +212,3 @@ class ByteAutomaton:
         kept, renumbered = np.unique(classes, return_inverse=True)
         table, accepting = trim(np.ascontiguousarray(table[:, kept]), self.accepting, 0, budget)
         return ByteAutomaton(renumbered.astype(np.uint8), table, accepting)
-
-
-def _needed_depth(automaton: ByteAutomaton) -> NDArray[np.int32]:
-    """Level by level: the states that can end when so many levels may be opened."""
-    source, column = np.nonzero(automaton.table <= FIRST_SPECIAL)
-    edges = FIRST_SPECIAL - automaton.table[source, column]
-    is_push = automaton.edge_target[edges] >= 0
-    ends = automaton.accepting.copy()
-    ends[source[~is_push]] = True
-    callers, pushes = source[is_push], edges[is_push]
-    behind = _states_behind(automaton)
-    needed = np.full(automaton.num_states, automaton.num_states, dtype=np.int32)
-    plain = np.where(automaton.table >= 0, automaton.table, DEAD)
-    inverse = InverseEdges(plain)
-    for depth in range(automaton.num_callees + 1):
-        # A push leads to where it returns, once what it calls can end.
-        callable_now = needed[automaton.edge_target[pushes]] < depth
-        frontier = np.flatnonzero(ends) if depth == 0 else np.zeros(0, dtype=np.int64)
-        while True:
-            frontier = frontier[needed[frontier] > depth]
-            needed[frontier] = depth
-            sources = inverse.sources(frontier) if len(frontier) else frontier
-            fresh = [
-                caller
-                for caller, push, is_open in zip(callers.tolist(), pushes.tolist(), callable_now.tolist(), strict=True)
-                if is_open
-                and needed[caller] > depth
-                and (needed[behind[int(automaton.edge_argument[push])]] <= depth).any()
-            ]
-            following = np.union1d(sources[needed[sources] > depth], np.array(fresh, dtype=np.int64))
-            if not len(following):
-                break
-            frontier = following
-        if (needed <= depth).all():
-            break
-    return needed
-
-
-def _states_behind(automaton: ByteAutomaton) -> dict[int, NDArray[np.int32]]:
-    """For each thing that a push remembers, the states that it can lead back to."""
-    starts = np.unique(automaton.edge_argument[automaton.edge_target >= 0])
-    ends = np.append(starts[1:], len(automaton.returns))
-    found = {}
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        states = automaton.returns[start:end]
-        found[start] = states[states >= 0]
-    return found

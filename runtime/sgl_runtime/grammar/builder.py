@@ -37,12 +37,17 @@ class AutomatonBuilder:
         # Special edges made together: the first number, targets, arguments.
         self._special_runs: list[tuple[int, NDArray[np.int32], NDArray[np.int32]]] = []
         self._edge_runs: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
+        # Texts: bytes, the first of as many consecutive states that spell them, and the state behind the last byte.
+        self._texts: list[bytes] = []
+        self._text_firsts: list[int] = []
+        self._text_targets: list[int] = []
         # What `add_counting` was given, and the first of its special edges.
         self._counting_runs: list[tuple[int, int, ByteFragment, NDArray[np.int32], int]] = []
         self._returns: list[int] = []
         self._return_slices: dict[tuple[int, ...], int] = {}
         self._copies: list[tuple[int, ByteFragment]] = []
-        self._merges: list[tuple[int, int, int]] = []
+        # Level, state and source of each.
+        self._merges: list[int] = []
         self._accepting: list[int] = []
         self._parts: list[SharedPart] = []
         self._counting: list[CountingStates] = []
@@ -50,16 +55,18 @@ class AutomatonBuilder:
 
     def new_state(self) -> int:
         """A state without edges."""
-        return self.new_states(1)
+        first = self.num_states
+        self.num_states = first + 1
+        if first >= self._checked_at:
+            self._check_states()
+        return first
 
     def new_states(self, count: int) -> int:
         """Several states without edges; returns the first."""
         first = self.num_states
         self.num_states += count
         if self.num_states > self._checked_at:
-            self._budget.spend(_STATES_BETWEEN_CHECKS)
-            self._budget.check_states(self.num_states)
-            self._checked_at = self.num_states + _STATES_BETWEEN_CHECKS
+            self._check_states()
         return first
 
     def add_edge(self, state: int, byte: int, target: int) -> None:
@@ -105,15 +112,27 @@ class AutomatonBuilder:
 
     def add_text(self, state: int, text: bytes) -> int:
         """A chain of new states that spells a text; returns the last."""
-        for byte in text:
-            after = self.new_state()
-            self.add_edge(state, byte, after)
-            state = after
-        return state
+        last = self.new_state() if text else state
+        if text:
+            self.add_text_to(state, text, last)
+        return last
 
     def add_text_to(self, state: int, text: bytes, target: int) -> None:
         """A chain that spells a text, which is not empty, and ends in a state that is there."""
-        self.add_edge(self.add_text(state, text[:-1]), text[-1], target)
+        self.add_edge(state, text[0], self.text_before(text[1:], target) if len(text) > 1 else target)
+
+    def text_before(self, text: bytes, target: int) -> int:
+        """Consecutive new states, one before each byte of a text, which is not empty; returns the first.
+
+        Args:
+            text: The bytes.
+            target: The state behind the last one.
+        """
+        first = self.new_states(len(text))
+        self._texts.append(text)
+        self._text_firsts.append(first)
+        self._text_targets.append(target)
+        return first
 
     def embed(self, fragment: ByteFragment, key: object | None = None) -> int:
         """A copy of a fragment; returns its start.  Its labels are the caller's to connect.
@@ -136,7 +155,7 @@ class AutomatonBuilder:
             source: Has them.
             level: Merges of a level come after all of lower ones: a source that is merged into needs a lower level.
         """
-        self._merges.append((level, state, source))
+        self._merges += (level, state, source)
 
     def note_counting(self, states: CountingStates) -> None:
         """Say that states count characters."""
@@ -165,13 +184,13 @@ class AutomatonBuilder:
             kinds, kind = np.unique(own[own >= 0], return_inverse=True)
             rows[:, own >= 0] = FIRST_SPECIAL - number - np.arange(count)[:, None] * len(kinds) - kind
         flat = table.reshape(-1)
-        for places, entries in [(np.array(self._places), np.array(self._entries)), *self._edge_runs]:
+        for places, entries in (*self._plain_edges(), *self._edge_runs):
             if len(places):
                 states, data = np.divmod(places, _NUM_BYTES)
                 flat[states * width + classes[data]] = entries
         accepting = np.zeros(self.num_states, dtype=bool)
         accepting[self._accepting] = True
-        merges = np.array(sorted(self._merges), dtype=np.int64).reshape(-1, 3)
+        merges = np.array(self._merges, dtype=np.int64).reshape(-1, 3)
         for level in np.unique(merges[:, 0]):
             _, states, sources = merges[merges[:, 0] == level].T
             own = table[states]
@@ -193,6 +212,22 @@ class AutomatonBuilder:
             twins=tuple(self._twins),
         )
 
+    def _check_states(self) -> None:
+        self._budget.spend(_STATES_BETWEEN_CHECKS)
+        self._budget.check_states(self.num_states)
+        self._checked_at = self.num_states + _STATES_BETWEEN_CHECKS
+
+    def _plain_edges(self) -> list[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+        """The edges that were added one by one and those of texts: places in the table by bytes, and entries."""
+        single = (np.array(self._places, dtype=np.int64), np.array(self._entries, dtype=np.int32))
+        lengths = np.array([len(text) for text in self._texts], dtype=np.int64)
+        data = np.frombuffer(b"".join(self._texts), dtype=np.uint8)
+        ends = np.cumsum(lengths)
+        states = np.arange(len(data)) + np.repeat(np.array(self._text_firsts, dtype=np.int64) - ends + lengths, lengths)
+        entries = (states + 1).astype(np.int32)
+        entries[ends - 1] = self._text_targets
+        return [single, (states * _NUM_BYTES + data, entries)]
+
     def _byte_classes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The class of each byte, and a byte of each class: no fragment and no edge tells bytes of a class apart."""
         fragments = {id(fragment): fragment for _, fragment in self._copies}
@@ -200,7 +235,10 @@ class AutomatonBuilder:
         fragments |= {id(fragment): fragment for _, _, fragment, _, _ in self._counting_runs}
         for fragment in fragments.values():
             _, classes = np.unique(classes * _NUM_BYTES + fragment.byte_classes, return_inverse=True)
-        alone = np.unique(np.array(self._places, dtype=np.int64) % _NUM_BYTES)
+        is_alone = np.zeros(_NUM_BYTES, dtype=bool)
+        is_alone[np.array(self._places, dtype=np.int64) % _NUM_BYTES] = True
+        is_alone[np.frombuffer(b"".join(self._texts), dtype=np.uint8)] = True
+        (alone,) = np.nonzero(is_alone)
         classes[alone] = _NUM_BYTES + alone
         _, kept, classes = np.unique(classes, return_index=True, return_inverse=True)
         return classes, kept

@@ -43,7 +43,7 @@ def check_encodable(text: str, what: str) -> None:
     Raises:
         GrammarError: `text` holds one.
     """
-    if any(ord(char) in _SURROGATE_RANGE for char in text):
+    if not text.isascii() and any(ord(char) in _SURROGATE_RANGE for char in text):
         raise GrammarError(f"{what} {text!r} holds a lone surrogate, which UTF-8 cannot express")
 
 

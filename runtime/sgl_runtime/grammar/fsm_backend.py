@@ -7,6 +7,7 @@ from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.automaton import DEAD, ByteAutomaton, Stack
 from sgl_runtime.grammar.base import NOTHING_FORCED, ForcedText, GrammarVocabulary
 from sgl_runtime.grammar.token_mask import TokenMaskCache, compute_mask
+from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
 
 
 class FsmGrammar:
@@ -33,13 +34,14 @@ class FsmGrammar:
         max_depth: int,
     ) -> None:
         # No output has to go deeper than there are callees.
-        self._num_callees = automaton.num_callees
-        if self._num_callees > max_depth and automaton.needed_depth[0] > max_depth:
+        num_callees = automaton.num_callees
+        if num_callees > max_depth and automaton.needed_depth[0] > max_depth:
             raise GrammarError(
                 f"every output nests {automaton.needed_depth[0]} levels deep; at most {max_depth} are allowed"
                 " (max_grammar_depth)"
             )
         self._max_depth = max_depth
+        self._safe_depth = _safe_depth(automaton, masks.order, max_depth, num_callees)
         self.automaton = automaton
         self._automaton_id = automaton_id
         self._vocabulary = vocabulary
@@ -61,8 +63,8 @@ class FsmGrammar:
                 row.view(np.uint32)[eos_id // 32] |= np.uint32(1 << (eos_id % 32))
 
     def _is_near_limit(self, stack: Stack) -> bool:
-        """Whether the limit on the depth may matter: a token opens no more levels than it has bytes."""
-        return len(stack) + self._num_callees + len(self._masks.order.levels) > self._max_depth
+        """Whether the limit on the depth may matter."""
+        return len(stack) > self._safe_depth
 
     def forced_text(self, state: int, stack: Stack) -> ForcedText:
         """The bytes that must follow an automaton state; none near the limit on the depth, which masks know of."""
@@ -79,6 +81,19 @@ class FsmGrammar:
         tokens = self._vocabulary.token_bytes
         data = tokens[token_id] if 0 <= token_id < len(tokens) else None
         return self.automaton.run(state, stack, data) if data else (DEAD, ())
+
+
+def _safe_depth(automaton: ByteAutomaton, order: VocabularyOrder, max_depth: int, num_callees: int) -> int:
+    """The depth of a stack up to which no token can pass the limit; estimated, and better where that is little.
+
+    A token opens no more levels than it has bytes that open one.
+    """
+    estimate = max_depth - num_callees - len(order.levels)
+    if estimate < max_depth // 2:
+        estimate = max_depth - num_callees - order.most_of(automaton.opening_bytes)
+    if estimate < max_depth // 2:
+        estimate = max_depth - int(automaton.needed_depth.max()) - order.most_of(automaton.opening_bytes)
+    return estimate
 
 
 class FsmState:

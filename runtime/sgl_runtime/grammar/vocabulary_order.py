@@ -1,7 +1,7 @@
 """VocabularyOrder: the tokens as a tree of their bytes, level by level, for walking them through an automaton."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class VocabularyOrder:
     root_children: Indices
     size: int
     usable_bytes: NDArray[np.bool_]
+    _most: dict[bytes, int] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, vocabulary: GrammarVocabulary) -> "VocabularyOrder":
@@ -67,6 +68,20 @@ class VocabularyOrder:
         return cls(
             tuple(levels), root_children, vocabulary.size, alone if np.array_equal(alone, occurring) else occurring
         )
+
+    def most_of(self, wanted: bytes) -> int:
+        """How many of some bytes a token holds at most."""
+        known = self._most.get(wanted)
+        if known is None:
+            is_wanted = np.zeros(256, dtype=np.int32)
+            is_wanted[list(wanted)] = 1
+            most, before, first_child = 0, np.zeros(1, dtype=np.int32), self.root_children
+            for level in self.levels:
+                counts = np.repeat(before, np.diff(first_child)) + is_wanted[level.byte]
+                most = max(most, int(counts.max()))
+                before, first_child = counts, level.first_child
+            known = self._most[wanted] = most
+        return known
 
 
 def _levels(tokens: Sequence[bytes], token_ids: Indices) -> list[TokenLevel]:

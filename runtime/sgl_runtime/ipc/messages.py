@@ -1,8 +1,8 @@
 """Every message that crosses a process border, each with one sender and one receiver.
 
-TokenizerManager -> Scheduler     TokenizedRequest, AbortRequest, FlushCacheRequest, StatsRequest
+TokenizerManager -> Scheduler     TokenizedRequest, AbortRequest, and questions: flush, stats, sessions, pause, continue
 Scheduler -> Detokenizer          TokenDelta, and replies and heartbeats that pass through unchanged
-Detokenizer -> TokenizerManager   TextDelta, FlushCacheReply, StatsReply, AbortReply, Heartbeat
+Detokenizer -> TokenizerManager   TextDelta, replies, Heartbeat
 """
 
 from typing import Any, Literal
@@ -11,6 +11,43 @@ import msgspec
 
 from sgl_runtime.sampling_params import SamplingParams
 from sgl_runtime.stops.stop_automaton import StopAutomaton
+
+PauseMode = Literal["abort", "retract", "in_place"]
+
+
+class SessionTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request goes on in a session.
+
+    Attributes:
+        id: The session.
+        rid: The turn that it follows; None for the latest.
+        offset: How many of that turn's tokens stay in front of its own, counted from the end where negative; None for
+            all.
+        replace: Forget the turns that follow that turn; without `rid`, forget all turns and follow none.
+        drop_previous_output: Follow that turn's prompt alone.
+        num_bos: How many of the request's own first ids begin a sequence; left out where it follows a turn.
+    """
+
+    id: str
+    rid: str | None = None
+    offset: int | None = None
+    replace: bool = False
+    drop_previous_output: bool = False
+    num_bos: int = 0
+
+
+class LogitProcessorCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A processor of logits that a request asks for.
+
+    Attributes:
+        name: A name that the server was started with, or a pickled callable in hexadecimal digits.
+        is_pickled: Which of the two.
+        params: JSON text of the object that the processor is given for this request.
+    """
+
+    name: str
+    is_pickled: bool = False
+    params: str = "{}"
 
 
 class TokenizedRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -21,11 +58,15 @@ class TokenizedRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         input_ids: Prompt, at least one id.
         sampling: Checked settings; `max_new_tokens` is resolved, never None, and `n` is 1.
         priority: Larger ones run first among those that wait.
+        extra_key: Requests of different keys share nothing in the prefix cache.
         stop_automata: The settings' stop regexes, compiled.
         return_logprob: Whether output log probabilities are wanted.
         logprob_start_len: First prompt position whose log probability is wanted; -1 for none.
         top_logprobs_num: How many of the likeliest tokens are wanted wherever a log probability is.
         token_ids_logprob: Ids whose log probabilities are wanted there besides.
+        return_hidden_states: Whether the last hidden states of prompt and output are wanted.
+        session: The session that it goes on in; its prompt then follows the tokens of an earlier turn.
+        logit_processor: What changes its logits besides the settings; None for nothing.
         arrival_time: `time.monotonic()` when the API received it.
     """
 
@@ -33,11 +74,15 @@ class TokenizedRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     input_ids: list[int]
     sampling: SamplingParams
     priority: int = 0
+    extra_key: str | None = None
     stop_automata: tuple[StopAutomaton, ...] = ()
     return_logprob: bool = False
     logprob_start_len: int = -1
     top_logprobs_num: int = 0
     token_ids_logprob: tuple[int, ...] = ()
+    return_hidden_states: bool = False
+    session: SessionTurn | None = None
+    logit_processor: LogitProcessorCall | None = None
     arrival_time: float = 0.0
 
 
@@ -58,6 +103,46 @@ class FlushCacheRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     request_id: str
 
 
+class OpenSessionRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Begin a session; answered by `ControlReply`.
+
+    Attributes:
+        session_id: Its id, not taken by another.
+        capacity_bytes: Most bytes of text that a turn's prompt may hold.
+        timeout_s: Idle seconds after which it is closed; None for never.
+    """
+
+    request_id: str
+    session_id: str
+    capacity_bytes: int
+    timeout_s: float | None = None
+
+
+class CloseSessionRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Forget a session and its turns; answered by `ControlReply`."""
+
+    request_id: str
+    session_id: str
+
+
+class PauseRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Run no pass until `ContinueRequest`; answered by `ControlReply`.
+
+    Attributes:
+        mode: What becomes of the requests: `abort` ends them, `retract` sends those that run back to waiting,
+            `in_place` leaves them where they are.
+    """
+
+    request_id: str
+    mode: PauseMode
+
+
+class ContinueRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Run passes again; answered by `ControlReply`."""
+
+    request_id: str
+
+
 class StatsRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Ask for the scheduler's counters; answered by `StatsReply`."""
 
@@ -73,6 +158,7 @@ class FinishReason(msgspec.Struct, frozen=True, kw_only=True):
         regex: The stop regex that matched, if it was one.
         message: For "abort" the reason.
         code: For an abort because of an error, the error's code; None when the client asked for it.
+        param: The field of the request that the error is about, if one is.
     """
 
     type: Literal["stop", "length", "abort"]
@@ -80,6 +166,7 @@ class FinishReason(msgspec.Struct, frozen=True, kw_only=True):
     regex: str | None = None
     message: str | None = None
     code: str | None = None
+    param: str | None = None
 
 
 class GrammarReport(msgspec.Struct, frozen=True, array_like=True):
@@ -108,6 +195,18 @@ class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True):
     probes: list[float]
 
 
+class HiddenRows(msgspec.Struct, frozen=True, array_like=True):
+    """Hidden states of some positions, one after another.
+
+    Attributes:
+        size: Numbers of a row.
+        data: The rows as little-endian float32.
+    """
+
+    size: int
+    data: bytes
+
+
 class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """New tokens of one request after one step.
 
@@ -124,6 +223,8 @@ class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         input_logprobs: For positions logprob_start_len .. prompt end, on the first delta when wanted; the entry of
             position 0 is None.
         output_alternatives, input_alternatives: For the same positions, when wanted; the entry of position 0 is None.
+        prompt_ids: For a turn of a session, on the first delta: its whole prompt.
+        hidden_states: Last hidden states of the next positions, when wanted: rows of float32.
     """
 
     rid: str
@@ -138,6 +239,8 @@ class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     input_logprobs: list[float | None] | None = None
     output_alternatives: list[TokenAlternatives] | None = None
     input_alternatives: list[TokenAlternatives | None] | None = None
+    prompt_ids: list[int] | None = None
+    hidden_states: HiddenRows | None = None
 
 
 class DetokenizeStart(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -164,7 +267,7 @@ class TextDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         rid: Request id.
         text: Text to append (not cumulative).
         new_ids, finish, prompt_tokens, cached_tokens, grammar, forced_tokens, output_logprobs,
-            input_logprobs, output_alternatives, input_alternatives: As in `TokenDelta`.
+            input_logprobs, output_alternatives, input_alternatives, prompt_ids, hidden_states: As in `TokenDelta`.
         num_text_ids: On the last delta: how many of all output ids lie wholly inside the text.
         text_tail: On the last delta: the text that a stop string left over of the token that it cut.
     """
@@ -183,6 +286,8 @@ class TextDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     input_logprobs: list[float | None] | None = None
     output_alternatives: list[TokenAlternatives] | None = None
     input_alternatives: list[TokenAlternatives | None] | None = None
+    prompt_ids: list[int] | None = None
+    hidden_states: HiddenRows | None = None
 
 
 class FlushCacheReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -191,6 +296,21 @@ class FlushCacheReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     request_id: str
     success: bool
     message: str
+
+
+class ControlReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """What came of a message about sessions or pauses.
+
+    Attributes:
+        message: In words.
+        code: The code of the error if it failed.
+        param: The field that the error is about, if one is.
+    """
+
+    request_id: str
+    message: str
+    code: str | None = None
+    param: str | None = None
 
 
 class AbortReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -213,6 +333,16 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     time: float
 
 
-SchedulerInput = TokenizedRequest | AbortRequest | FlushCacheRequest | StatsRequest
-SchedulerOutput = DetokenizeStart | TokenDelta | FlushCacheReply | AbortReply | StatsReply | Heartbeat
-DetokenizerOutput = TextDelta | FlushCacheReply | AbortReply | StatsReply | Heartbeat
+SchedulerQuestion = (
+    AbortRequest
+    | FlushCacheRequest
+    | OpenSessionRequest
+    | CloseSessionRequest
+    | PauseRequest
+    | ContinueRequest
+    | StatsRequest
+)
+SchedulerInput = TokenizedRequest | SchedulerQuestion
+SchedulerReply = FlushCacheReply | ControlReply | AbortReply | StatsReply
+SchedulerOutput = DetokenizeStart | TokenDelta | SchedulerReply | Heartbeat
+DetokenizerOutput = TextDelta | SchedulerReply | Heartbeat

@@ -6,12 +6,15 @@ import torch
 
 from sgl_runtime.attention.base import AttentionBackend
 from sgl_runtime.attention.table import ATTENTION_BACKENDS
-from sgl_runtime.config import RuntimeConfig, resolve_cache, resolve_context_length
+from sgl_runtime.config import RuntimeConfig, logit_processor_paths
+from sgl_runtime.config_values import host_slots, resolve_cache, resolve_context_length
 from sgl_runtime.device.base import Device, select_device
 from sgl_runtime.errors import ConfigError
+from sgl_runtime.forward.host_kv_pool import HostKVPool
 from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
 from sgl_runtime.layers.build_context import BuildContext
+from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.model_runner import ModelRunner
 from sgl_runtime.model_runner.weights import iter_weights
 from sgl_runtime.model_store.model_source import ModelSource
@@ -25,6 +28,7 @@ class BuiltModel:
 
     runner: ModelRunner
     num_slots: int
+    num_host_slots: int
     context_length: int
     weight_dtype: str
     attention_backend: str
@@ -36,15 +40,15 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
     Raises:
         ConfigError, ModelLoadError: an option or the model is at fault.
     """
+    # Before anything is loaded: what is wrong with them is known at once.
+    processors = LogitProcessors(logit_processor_paths(config.features.custom_logit_processor))
     device = select_device(config.device.device, num_threads=config.device.num_threads)
     dtype = _dtype(config.model.dtype, device)
     model = load_model(source, dtype=dtype, device=device)
     shapes = source.config
+    slot_bytes = TokenToKVPool.slot_bytes(shapes, dtype)
     cache = resolve_cache(
-        config.cache,
-        free_bytes=device.free_memory_bytes(),
-        slot_bytes=TokenToKVPool.slot_bytes(shapes, dtype),
-        slot_limit=device.slot_limit,
+        config.cache, free_bytes=device.free_memory_bytes(), slot_bytes=slot_bytes, slot_limit=device.slot_limit
     )
     assert cache.max_total_tokens is not None
     asked = config.model.context_length
@@ -52,13 +56,29 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
         raise ConfigError(f"context_length is {asked}; the model was made for at most {shapes.context_length}")
     context_length = resolve_context_length(asked, model_limit=shapes.context_length, num_slots=cache.max_total_tokens)
     pool = TokenToKVPool(shapes, num_slots=cache.max_total_tokens, dtype=dtype, device=device.torch_device)
+    num_host_slots = host_slots(cache, slot_bytes=slot_bytes)
+    host_pool = HostKVPool(pool, num_slots=num_host_slots, device=device) if num_host_slots else None
     rows = config.scheduler.max_running_requests
     slot_table = SlotTable(num_rows=rows, context_length=context_length, device=device)
     name = config.device.attention_backend
     name = device.default_attention_backend if name == "auto" else name
     attention: AttentionBackend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=slot_table)
-    runner = ModelRunner(model, attention=attention, slot_table=slot_table, device=device)
-    return BuiltModel(runner, cache.max_total_tokens, context_length, str(dtype).removeprefix("torch."), name)
+    runner = ModelRunner(
+        model,
+        attention=attention,
+        slot_table=slot_table,
+        device=device,
+        processors=processors,
+        host_pool=host_pool,
+    )
+    return BuiltModel(
+        runner=runner,
+        num_slots=cache.max_total_tokens,
+        num_host_slots=num_host_slots,
+        context_length=context_length,
+        weight_dtype=str(dtype).removeprefix("torch."),
+        attention_backend=name,
+    )
 
 
 def load_model(source: ModelSource, *, dtype: torch.dtype, device: Device) -> CausalModel:

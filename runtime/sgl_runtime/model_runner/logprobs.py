@@ -40,14 +40,13 @@ def input_logprobs(batch: Batch, hidden: Tensor, logits: Callable[[Tensor], Tens
         if batch.wants_alternatives(span.row):
             found[span.row] = _nothing_known(batch, span.row, span.num_entries)
     for chunk in _chunks(spans):
-        targets = np.concatenate([np.arange(piece.begin, piece.end) for piece in chunk])
-        # The token at i is predicted by the hidden state at i - 1.
-        logprobs = logits(hidden[device.to_device(targets - 1)]).log_softmax(dim=-1)
-        ids = device.to_device(batch.input_ids[targets])
+        places = np.concatenate([np.arange(piece.begin, piece.begin + len(piece.ids)) for piece in chunk])
+        logprobs = logits(hidden[device.to_device(places)]).log_softmax(dim=-1)
+        ids = device.to_device(np.concatenate([piece.ids for piece in chunk]))
         chosen = device.to_host(logprobs.gather(1, ids.unsqueeze(1)).squeeze(1))
         taken = 0
         for piece in chunk:
-            count = piece.end - piece.begin
+            count = len(piece.ids)
             entries = slice(piece.entry, piece.entry + count)
             row_values, row_found = values[piece.row], found[piece.row]
             assert row_values is not None, "every span has its array"
@@ -81,23 +80,24 @@ def alternatives(batch: Batch, row: int, logprobs: Tensor, device: Device) -> Al
 
 @dataclass(frozen=True)
 class _Span:
-    """Positions of one row whose log probabilities are wanted.
+    """Tokens of one row whose log probabilities are wanted.
 
     Attributes:
         row: The row.
-        begin, end: Those of them that have one, as new tokens of the pass.
+        begin: Which hidden state of the pass predicts the first of them; the others follow.
+        ids: The tokens.
         entry: Where the first of these stands in the row's result.
     """
 
     row: int
     begin: int
-    end: int
+    ids: NDArray[np.int64]
     entry: int
 
     @property
     def num_entries(self) -> int:
         """How long the row's result is."""
-        return self.entry + self.end - self.begin
+        return self.entry + len(self.ids)
 
 
 def _spans(batch: Batch) -> list[_Span]:
@@ -105,10 +105,14 @@ def _spans(batch: Batch) -> list[_Span]:
     spans = []
     for row in np.flatnonzero(batch.logprob_starts >= 0).tolist():
         end, start = int(ends[row]), int(batch.logprob_starts[row])
-        first = end - int(batch.extend_lens[row]) + start
         # Nothing precedes the first new token but in the row's prefix, whose hidden states are gone.
         has_no_context = int(start == 0)
-        spans.append(_Span(row, first + has_no_context, end, has_no_context))
+        first = end - int(batch.extend_lens[row]) + start + has_no_context
+        ids = batch.input_ids[first:end]
+        if batch.next_ids is not None and batch.next_ids[row] >= 0:
+            ids = np.append(ids, batch.next_ids[row])
+        # The token at i is predicted by the hidden state at i - 1.
+        spans.append(_Span(row, first - 1, ids, has_no_context))
     return spans
 
 
@@ -117,15 +121,15 @@ def _chunks(spans: list[_Span]) -> list[list[_Span]]:
     chunks: list[list[_Span]] = []
     room = 0
     for span in spans:
-        begin = span.begin
-        while begin < span.end:
+        done = 0
+        while done < len(span.ids):
             if room == 0:
                 chunks.append([])
                 room = LOGPROB_CHUNK
-            end = min(span.end, begin + room)
-            chunks[-1].append(_Span(span.row, begin, end, span.entry + begin - span.begin))
-            room -= end - begin
-            begin = end
+            ids = span.ids[done : done + room]
+            chunks[-1].append(_Span(span.row, span.begin + done, ids, span.entry + done))
+            room -= len(ids)
+            done += len(ids)
     return chunks
 
 

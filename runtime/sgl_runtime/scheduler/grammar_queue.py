@@ -40,6 +40,7 @@ class GrammarQueue:
     Args:
         compiler: Shared compiler with its cache.
         eos_ids: Ids that end an output.
+        num_mask_words: Words of a token mask row.
         forced: Knows the tokens of forced text; None: masks alone decide.
         jump_forward: Whether forced tokens are appended without a pass for each.
 
@@ -52,10 +53,12 @@ class GrammarQueue:
         compiler: GrammarCompiler,
         *,
         eos_ids: frozenset[int],
+        num_mask_words: int,
         forced: ForcedTokens | None = None,
         jump_forward: bool = True,
     ) -> None:
         self._compiler = compiler
+        self._num_mask_words = num_mask_words
         self._forced = forced
         self._jump_forward = jump_forward
         self._eos_ids = sorted(eos_ids)
@@ -107,17 +110,20 @@ class GrammarQueue:
         """Stop the compiler's threads."""
         self._compiler.close()
 
-    def masks(self, reqs: Sequence[Req], num_words: int) -> NDArray[np.int32] | None:
+    def masks(self, reqs: Sequence[Req | None]) -> NDArray[np.int32] | None:
         """Token masks of a pass, (B, ceil(V / 32)) int32; None where no row is constrained.
 
         A request that no token can continue gets a `failure`, and a free row.
+
+        Args:
+            reqs: The request of each row; None where nothing is drawn.
         """
-        if all(req.grammar is None for req in reqs):
+        if all(req is None or req.grammar is None for req in reqs):
             return None
         begin = time.monotonic()
-        masks = np.full((len(reqs), num_words), -1, dtype=np.int32)
+        masks = np.full((len(reqs), self._num_mask_words), -1, dtype=np.int32)
         for req, row in zip(reqs, masks, strict=True):
-            if req.grammar is None or req.max_new_tokens == 0:
+            if req is None or req.grammar is None:
                 continue
             forced = self._next_forced(req)
             if forced is not None:

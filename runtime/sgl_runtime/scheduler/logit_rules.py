@@ -1,9 +1,26 @@
 """LogitRules: penalties, biases and the minimum length of one request."""
 
-from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sgl_runtime.sampling_params import SamplingParams
+
+
+@dataclass(frozen=True)
+class TokenEdits:
+    """What one request does to logits, all of shape (K,); see `LogitEdits`."""
+
+    token_ids: NDArray[np.int64]
+    repetition: NDArray[np.float32]
+    added: NDArray[np.float32]
+
+
+NO_EDITS = TokenEdits(
+    np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), np.empty(0, dtype=np.float32)
+)
 
 
 class LogitRules:
@@ -21,29 +38,55 @@ class LogitRules:
 
     def __init__(self, sampling: SamplingParams, prompt_ids: Iterable[int], *, end_ids: frozenset[int]) -> None:
         self._sampling = sampling
-        self._bias = dict(sampling.logit_bias)
-        self._end_ids = end_ids.union(sampling.stop_token_ids)
-        self._prompt_ids = set(prompt_ids) if sampling.repetition_penalty != 1.0 else set()
-        self._counts: Counter[int] = Counter()
+        self._end_ids = np.array(sorted(end_ids.union(sampling.stop_token_ids)), dtype=np.int64)
+        self._num_counted = 0
+        # Where each token that is touched stands in the arrays, of which the first len(_places) entries count.
+        self._places: dict[int, int] = {}
+        self._came: set[int] = set()
+        self._ids = np.empty(64, dtype=np.int64)
+        self._factors = np.empty(64, dtype=np.float32)
+        self._added = np.empty(64, dtype=np.float64)
+        if sampling.repetition_penalty != 1.0:
+            for token_id in set(prompt_ids):
+                self._factors[self._place(token_id)] = sampling.repetition_penalty
+        for token_id, bias in sampling.logit_bias:
+            self._added[self._place(token_id)] += bias
 
     def count(self, token_id: int) -> None:
         """Take note of a generated token."""
-        self._counts[token_id] += 1
+        self._num_counted += 1
+        sampling, place = self._sampling, self._place(token_id)
+        if token_id not in self._came:
+            self._came.add(token_id)
+            self._factors[place] = sampling.repetition_penalty
+            self._added[place] -= sampling.presence_penalty
+        self._added[place] -= sampling.frequency_penalty
 
-    def edits(self) -> dict[int, tuple[float, float]]:
-        """For each token id that is touched, the repetition factor and what is added after it."""
-        sampling = self._sampling
-        repetition = sampling.repetition_penalty
-        edits = dict.fromkeys(self._prompt_ids, (repetition, 0.0))
-        for token_id, times in self._counts.items():
-            lowered = sampling.frequency_penalty * times + sampling.presence_penalty
-            edits[token_id] = (repetition, -lowered)
-        for token_id, bias in self._bias.items():
-            factor, added = edits.get(token_id, (1.0, 0.0))
-            edits[token_id] = (factor, added + bias)
-        if self._counts.total() < sampling.min_new_tokens:
-            edits.update(dict.fromkeys(self._end_ids, (1.0, float("-inf"))))
-        return edits
+    def edits(self) -> TokenEdits:
+        """The tokens that are touched, each once, with repetition factor and what is added after it."""
+        count = len(self._places)
+        ids, factors = self._ids[:count], self._factors[:count]
+        added = self._added[:count].astype(np.float32)
+        if self._num_counted >= self._sampling.min_new_tokens or not len(self._end_ids):
+            return TokenEdits(ids, factors, added)
+        others = ~np.isin(ids, self._end_ids)
+        num_ends = len(self._end_ids)
+        return TokenEdits(
+            np.append(ids[others], self._end_ids),
+            np.append(factors[others], np.ones(num_ends, dtype=np.float32)),
+            np.append(added[others], np.full(num_ends, -np.inf, dtype=np.float32)),
+        )
+
+    def _place(self, token_id: int) -> int:
+        place = self._places.get(token_id)
+        if place is None:
+            place = self._places[token_id] = len(self._places)
+            if place == len(self._ids):
+                self._ids, self._factors, self._added = (
+                    np.concatenate([each, np.empty_like(each)]) for each in (self._ids, self._factors, self._added)
+                )
+            self._ids[place], self._factors[place], self._added[place] = token_id, 1.0, 0.0
+        return place
 
 
 def logit_rules(sampling: SamplingParams, prompt_ids: Iterable[int], *, end_ids: frozenset[int]) -> LogitRules | None:

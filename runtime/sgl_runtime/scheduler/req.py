@@ -3,6 +3,9 @@
 from enum import Enum, auto
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sgl_runtime.grammar.base import GrammarState
 from sgl_runtime.ipc.messages import FinishReason, GrammarReport, TokenizedRequest
 from sgl_runtime.scheduler.logit_rules import LogitRules
@@ -31,13 +34,20 @@ class Req:
     Attributes:
         tokens: Prompt and output ids.
         row: Row in the ReqToTokenPool while running.
-        num_computed: Positions whose keys and values are in the pool while running.
+        num_computed: Positions whose keys and values the passes that were planned compute, while running.
+        num_drawing: Tokens that passes which were planned draw for it, and that are not known yet.
+        next_logprob: Prompt position from which on log probabilities are still to be asked of a pass.
+        input_logprobs: What passes over pieces of the prompt gave of them so far.
+        next_hidden: Position from which on hidden states are still to be asked of a pass.
+        hidden_states: Those that passes gave and that were not sent yet.
         num_shared: First positions whose slots belong to the prefix cache, held by the lock on `node`.
         node: Locked node of the prefix cache while running.
         slots_changed: The device's slot table must be told the row's first slots anew.
         cached_len: Prompt tokens that were found in the cache when the request first ran.
+        has_started, has_run: Whether a pass was planned for it, and whether one has given its first token.
         grammar: Cursor of its constraint, None without one.
         grammar_report: How its constraint was compiled, None without one.
+        num_overtaken: Requests that came later and were let in before it.
         num_forced: Output tokens that its grammar forced, and that no pass drew.
         stops: Looks for stop strings and regexes in the output; None without any.
         failure: Set when the request cannot go on; it ends with this reason after the step.
@@ -60,10 +70,17 @@ class Req:
         self.finish_reason: FinishReason | None = None
         self.row = -1
         self.num_computed = 0
+        self.num_drawing = 0
+        self.next_logprob = 0
+        self.input_logprobs: dict[str, list[Any]] = {}
+        self.next_hidden = 0
+        self.hidden_states: list[NDArray[np.float32]] = []
         self.num_shared = 0
         self.node: Any = None
         self.slots_changed = False
         self.cached_len = 0
+        self.num_overtaken = 0
+        self.has_started = False
         self.has_run = False
         self.grammar: GrammarState | None = None
         self.grammar_report: GrammarReport | None = None
@@ -86,14 +103,26 @@ class Req:
         return self.max_new_tokens - self.num_output
 
     @property
-    def num_uncomputed(self) -> int:
-        """Tokens whose keys and values are not in the pool: one while it decodes, more after forced tokens."""
-        return len(self.tokens) - self.num_computed
+    def num_planned(self) -> int:
+        """Tokens, with those that are being drawn."""
+        return len(self.tokens) + self.num_drawing
 
     @property
-    def num_private(self) -> int:
-        """Slots that it holds outside the prefix cache."""
-        return self.num_computed - self.num_shared
+    def num_uncomputed(self) -> int:
+        """Tokens whose keys and values no pass computes yet: one while it decodes, more of a prompt or forced text."""
+        return len(self.tokens) + self.num_drawing - self.num_computed
+
+    @property
+    def is_drawn_out(self) -> bool:
+        """Whether no further pass is to be planned for it: it ends when those under way have been applied."""
+        if self.max_new_tokens == 0:
+            return self.num_computed == self.prompt_len
+        return self.num_planned - self.prompt_len >= self.max_new_tokens
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether its next pass computes one token, and nothing of its prompt."""
+        return self.num_computed >= self.prompt_len and self.num_uncomputed == 1
 
     @property
     def is_done(self) -> bool:
@@ -105,11 +134,13 @@ class Req:
         """Most tokens that may be taken from the prefix cache.
 
         The last token is never matched: its logits are needed.  Where log probabilities of the prompt are wanted, the
-        token before the first of them has to be computed too.
+        token before the first of them has to be computed too; hidden states are those of computed tokens.
         """
         limit = len(self.tokens) - 1
         if self.wants_input_logprobs:
             limit = min(limit, max(self.message.logprob_start_len - 1, 0))
+        if self.message.return_hidden_states:
+            limit = min(limit, self.next_hidden)
         return limit
 
     def append(self, token_id: int) -> None:
@@ -138,11 +169,18 @@ class Req:
         self.row, self.node = row, node
         self.num_computed = self.num_shared = num_matched
         self.slots_changed = True
-        if not self.has_run:
+        if not self.has_started:
             self.cached_len = min(num_matched, self.prompt_len)
+        if not self.has_run:
+            self.next_logprob = self.message.logprob_start_len if self.wants_input_logprobs else self.prompt_len
+            self.input_logprobs = {}
+        self.has_started = True
 
     def retract(self) -> None:
-        """Go back to waiting; its row, slots and lock have been given back."""
+        """Go back to waiting; its row, slots and lock have been given back.
+
+        A token that is being drawn for it still comes.
+        """
         self._move(ReqState.RUNNING, ReqState.WAITING)
         self._forget_slots()
 

@@ -3,9 +3,12 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from sgl_runtime.batch import Alternatives, StepOutput
-from sgl_runtime.ipc.messages import FinishReason, TokenAlternatives, TokenDelta
-from sgl_runtime.scheduler.batch_planner import PlannedPass
+from sgl_runtime.errors import InvalidRequestError
+from sgl_runtime.ipc.messages import FinishReason, HiddenRows, TokenAlternatives, TokenDelta
+from sgl_runtime.scheduler.batch_builder import PlannedPass
 from sgl_runtime.scheduler.grammar_queue import GrammarQueue
 from sgl_runtime.scheduler.req import Req
 from sgl_runtime.scheduler.slot_ledger import SlotLedger
@@ -27,42 +30,76 @@ class ResultApplier:
         self._grammars = grammars
 
     def apply(self, planned: PlannedPass, output: StepOutput) -> list[TokenDelta]:
-        """Apply a pass; the deltas are in row order."""
-        deltas = []
+        """Apply a pass; the deltas are in row order, of rows that have news.
+
+        Requests that ended since the pass was planned are passed over, and so are draws in whose place forced text
+        has come.
+        """
+        deltas: list[TokenDelta] = []
+        token_ids = output.token_ids.tolist()
         for index, req in enumerate(planned.reqs):
-            deltas.append(self._apply_row(req, output, index))
-            if planned.batch.kind == "extend" and not req.is_done:
+            if req.is_done:
+                continue
+            if output.input_logprobs[index] is not None:
+                _keep_input_logprobs(req, output, index)
+            hidden = None if output.hidden_states is None else output.hidden_states[index]
+            if hidden is not None:
+                req.hidden_states.append(hidden)
+            total = planned.totals[index]
+            if not planned.samples[index]:
+                if req.max_new_tokens == 0 and total == req.prompt_len:
+                    deltas.append(self._end_fill(req))
+                continue
+            if len(req.tokens) != total:
+                continue
+            deltas.append(self._apply_draw(req, token_ids[index], output, index))
+            if index < planned.num_prefill and req.row >= 0:
                 self._ledger.share(req)
         return deltas
 
     def abort(self, req: Req, reason: FinishReason) -> TokenDelta:
         """End a request that runs or waits, without a new token."""
+        return self._end(req, StopVerdict(reason, 0), [], {})
+
+    def _end_fill(self, req: Req) -> TokenDelta:
+        """A request that draws nothing ends when its prompt is computed."""
+        logprobs = {} if req.has_run else _input_logprobs(req)
+        req.has_run = True
+        return self._end(req, StopVerdict(FinishReason(type="length"), 0), [], logprobs)
+
+    def _apply_draw(self, req: Req, token_id: int, output: StepOutput, index: int) -> TokenDelta:
+        req.num_drawing -= 1
+        failure = None if output.failures is None else output.failures[index]
+        if failure is not None:
+            req.failure = _processor_failure(failure)
+        if req.failure is not None:
+            return self._end(req, StopVerdict(req.failure, 0), [], {})
+        logprobs: dict[str, Any] = {}
+        if not req.has_run:
+            req.has_run = True
+            logprobs = _input_logprobs(req)
+        if req.message.return_logprob:
+            logprobs.update(_output_logprobs(output, index))
+        req.append(token_id)
+        new_ids = [token_id]
+        if req.grammar is None:
+            verdict = self._stop_checker.check(req)
+        else:
+            self._grammars.advance(req)
+            verdict = self._verdict(req) or self._jump_forward(req, new_ids)
+        if verdict is not None:
+            return self._end(req, verdict, new_ids, logprobs)
+        return self._delta(req, new_ids, None, logprobs)
+
+    def _verdict(self, req: Req) -> StopVerdict | None:
+        if req.failure is not None:
+            return StopVerdict(req.failure, 0)
+        return self._stop_checker.check(req)
+
+    def _end(self, req: Req, verdict: StopVerdict, new_ids: list[int], logprobs: dict[str, Any]) -> TokenDelta:
         if req.row >= 0:
             self._ledger.release(req)
-        req.finish(reason)
-        return self._delta(req, [], StopVerdict(reason, 0), {})
-
-    def _apply_row(self, req: Req, output: StepOutput, index: int) -> TokenDelta:
-        token_id = int(output.token_ids[index])
-        req.num_computed = len(req.tokens)
-        first_run, req.has_run = not req.has_run, True
-        new_ids: list[int] = []
-        if req.failure is not None:
-            verdict: StopVerdict | None = StopVerdict(req.failure, 0)
-        elif token_id < 0:
-            verdict = StopVerdict(FinishReason(type="length"), 0)
-        else:
-            req.append(token_id)
-            new_ids = [token_id]
-            self._grammars.advance(req)
-            verdict = self._stop_checker.check(req)
-            verdict = verdict or self._jump_forward(req, new_ids)
-        if verdict is not None:
-            self._ledger.release(req)
-            req.finish(verdict.reason)
-        logprobs = _input_logprobs(output, index) if first_run else {}
-        if new_ids and req.message.return_logprob:
-            logprobs.update(_output_logprobs(output, index))
+        req.finish(verdict.reason)
         return self._delta(req, new_ids, verdict, logprobs)
 
     def _jump_forward(self, req: Req, new_ids: list[int]) -> StopVerdict | None:
@@ -74,8 +111,10 @@ class ResultApplier:
             req.append(token_id)
             req.num_forced += 1
             new_ids.append(token_id)
+            # A pass under way may be drawing in this place.
+            req.num_drawing = 0
             self._grammars.advance(req)
-            verdict = self._stop_checker.check(req)
+            verdict = self._verdict(req)
             if verdict is not None:
                 return verdict
 
@@ -89,20 +128,45 @@ class ResultApplier:
             cached_tokens=req.cached_len,
             grammar=req.grammar_report,
             forced_tokens=req.num_forced,
+            hidden_states=_take_hidden_states(req),
             **logprobs,
         )
 
 
-def _input_logprobs(output: StepOutput, index: int) -> dict[str, Any]:
+def _keep_input_logprobs(req: Req, output: StepOutput, index: int) -> None:
+    """Take what a pass over a piece of the prompt gave."""
     values = output.input_logprobs[index]
-    if values is None:
-        return {}
-    fields: dict[str, Any] = {"input_logprobs": [None if math.isnan(value) else value for value in values.tolist()]}
+    assert values is not None
+    entries = [None if math.isnan(value) else value for value in values.tolist()]
+    req.input_logprobs.setdefault("input_logprobs", []).extend(entries)
     found = None if output.input_alternatives is None else output.input_alternatives[index]
     if found is not None:
-        pairs = zip(fields["input_logprobs"], _alternatives(found), strict=True)
-        fields["input_alternatives"] = [None if value is None else entry for value, entry in pairs]
+        pairs = zip(entries, _alternatives(found), strict=True)
+        kept = req.input_logprobs.setdefault("input_alternatives", [])
+        kept.extend(None if value is None else entry for value, entry in pairs)
+
+
+def _input_logprobs(req: Req) -> dict[str, Any]:
+    """All that was kept, to be sent with the first token."""
+    if not req.message.return_logprob or req.message.logprob_start_len < 0:
+        return {}
+    fields: dict[str, Any] = {"input_logprobs": [], **req.input_logprobs}
+    req.input_logprobs = {}
     return fields
+
+
+def _take_hidden_states(req: Req) -> HiddenRows | None:
+    """What passes gave since the last delta."""
+    if not req.hidden_states:
+        return None
+    rows = np.concatenate(req.hidden_states)
+    req.hidden_states = []
+    return HiddenRows(rows.shape[1], rows.astype("<f4").tobytes())
+
+
+def _processor_failure(message: str) -> FinishReason:
+    param = "custom_logit_processor"
+    return FinishReason(type="abort", message=f"{param} {message}", code=InvalidRequestError.code, param=param)
 
 
 def _output_logprobs(output: StepOutput, index: int) -> dict[str, Any]:

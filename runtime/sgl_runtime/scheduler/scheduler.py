@@ -1,19 +1,19 @@
 """Scheduler: accepts requests, plans passes, applies what they gave."""
 
-import itertools
 from typing import Any
 
-import numpy as np
-
-from sgl_runtime.cache.cache_pools import CachePools
-from sgl_runtime.executor.base import Executor
+from sgl_runtime.executor.base import Executor, PendingTokens
 from sgl_runtime.ipc.messages import (
     AbortReply,
     AbortRequest,
-    DetokenizeStart,
+    CloseSessionRequest,
+    ContinueRequest,
+    ControlReply,
     FinishReason,
     FlushCacheReply,
     FlushCacheRequest,
+    OpenSessionRequest,
+    PauseRequest,
     SchedulerInput,
     SchedulerOutput,
     StatsReply,
@@ -21,13 +21,15 @@ from sgl_runtime.ipc.messages import (
     TokenDelta,
     TokenizedRequest,
 )
-from sgl_runtime.sampling_params import MAX_SEED
+from sgl_runtime.scheduler.batch_builder import PlannedPass
 from sgl_runtime.scheduler.batch_planner import BatchPlanner
 from sgl_runtime.scheduler.grammar_queue import GrammarQueue, grammar_spec
-from sgl_runtime.scheduler.logit_rules import logit_rules
+from sgl_runtime.scheduler.logit_edits import collect_edits
 from sgl_runtime.scheduler.req import Req
+from sgl_runtime.scheduler.request_intake import RequestIntake
 from sgl_runtime.scheduler.result_applier import ResultApplier
-from sgl_runtime.scheduler.stats import SchedulerStats
+from sgl_runtime.scheduler.schedule_policy import SchedulePolicy
+from sgl_runtime.scheduler.stats import Load, SchedulerStats
 from sgl_runtime.scheduler.waiting_queue import WaitingQueue
 
 GRAMMAR_WAIT_S = 0.005
@@ -39,43 +41,45 @@ class Scheduler:
 
     Args:
         executor: Runs passes.
-        pools: Slots, rows and prefix cache.
-        planner: Chooses the requests of a pass.
+        planner: Chooses the requests of a pass; has the slots, rows and prefix cache.
         applier: Applies results.
         grammars: Compiles and masks.
-        num_mask_words: Words of a token mask row.
-        eos_ids: Ids that end an output.
-        random_seed: Seeds the requests that bring no seed; None for fresh ones.
+        policy: Orders waiting requests.
+        overlap: Whether a pass is planned while the one before it runs.
+        intake: Makes requests of messages.
+        stats: Counts.
     """
 
     def __init__(
         self,
         *,
         executor: Executor,
-        pools: CachePools,
         planner: BatchPlanner,
         applier: ResultApplier,
         grammars: GrammarQueue,
-        num_mask_words: int,
-        eos_ids: frozenset[int],
-        random_seed: int | None,
+        policy: SchedulePolicy,
+        overlap: bool,
+        intake: RequestIntake,
+        stats: SchedulerStats,
     ) -> None:
         self._executor = executor
-        self._pools = pools
+        self._pools = planner.pools
         self._planner = planner
         self._applier = applier
         self._grammars = grammars
-        self._num_mask_words = num_mask_words
-        self._eos_ids = eos_ids
-        self._seeds = np.random.default_rng(random_seed)
-        self._arrivals = itertools.count()
-        self._waiting = WaitingQueue()
+        self._intake = intake
+        self._waiting = WaitingQueue(policy)
         self._running: list[Req] = []
-        self._stats = SchedulerStats()
+        self._overlap = overlap
+        self._under_way: tuple[PlannedPass, PendingTokens] | None = None
+        self._is_paused = False
+        self._stats = stats
 
     def has_work(self) -> bool:
-        """Whether any request is on its way."""
-        return bool(self._running or self._waiting or len(self._grammars))
+        """Whether a step would do anything."""
+        if self._is_paused:
+            return self._under_way is not None
+        return bool(self._running or self._waiting or len(self._grammars) or self._under_way)
 
     def accept(self, message: SchedulerInput) -> list[SchedulerOutput]:
         """Take one message; what comes back at once goes to the detokenizer."""
@@ -86,27 +90,59 @@ class Scheduler:
                 return self._abort(message)
             case FlushCacheRequest():
                 return [self._flush(message)]
+            case OpenSessionRequest():
+                return [self._intake.sessions.open(message)]
+            case CloseSessionRequest():
+                return [self._intake.sessions.close(message)]
+            case PauseRequest():
+                return self._pause(message)
+            case ContinueRequest():
+                return [self._continue(message)]
             case StatsRequest():
                 return [StatsReply(request_id=message.request_id, stats=self.stats())]
 
     def step(self) -> list[SchedulerOutput]:
-        """Run one pass, if there is one to run."""
+        """Launch one pass, if there is one to run, and apply what is done.
+
+        With overlap that is the pass before: the host learns what it drew while the new one runs.  Masks and edits are
+        made after that, so they know every token; only the plan does not.
+        """
+        if self._is_paused:
+            return self._finish_pass()
         outputs: list[SchedulerOutput] = list(self._take_grammars())
         planned = self._planner.next_pass(self._waiting, self._running)
-        if planned is None:
+        pending = None if planned is None else self._executor.launch(planned.batch)
+        outputs.extend(self._finish_pass())
+        if planned is None or pending is None:
             return outputs
-        pending = self._executor.launch(planned.batch)
-        masks = self._grammars.masks(planned.reqs, self._num_mask_words)
-        output = pending.sample(masks).wait()
-        if planned.batch.kind == "extend":
-            self._stats.before_extend(planned)
-        deltas = self._applier.apply(planned, output)
-        self._running = [req for req in self._running if not req.is_done]
+        self._stats.note_planned(planned, self._load())
+        drawing = planned.drawing()
+        masks = self._grammars.masks(drawing)
+        tokens = pending.sample(masks, collect_edits(drawing))
+        if self._overlap:
+            self._under_way = planned, tokens
+        else:
+            outputs.extend(self._apply(planned, tokens))
+        return outputs
+
+    def _finish_pass(self) -> list[SchedulerOutput]:
+        """Apply the pass that is under way, if one is."""
+        if self._under_way is None:
+            return []
+        planned, tokens = self._under_way
+        self._under_way = None
+        return [*self._apply(planned, tokens)]
+
+    def _apply(self, planned: PlannedPass, tokens: PendingTokens) -> list[TokenDelta]:
+        deltas = self._applier.apply(planned, tokens.wait())
+        if any(delta.finish is not None for delta in deltas):
+            self._running = [req for req in self._running if not req.is_done]
+            self._waiting.remove_done()
+            for req in planned.reqs:
+                self._planner.estimate.note_end(req)
         num_new = sum(len(delta.new_ids) for delta in deltas)
-        self._stats.after_pass(
-            planned, num_new=num_new, num_waiting=len(self._waiting), num_free=self._pools.num_available
-        )
-        return [*outputs, *deltas]
+        self._stats.after_pass(planned, self._load(), num_new=num_new)
+        return deltas
 
     def check(self) -> None:
         """Account for every slot and row.
@@ -114,9 +150,11 @@ class Scheduler:
         Raises:
             AssertionError: something is lost or held twice.
         """
-        self._pools.check(sum(req.num_private for req in self._running))
-        rows = self._pools.rows
-        assert rows.num_free + len(self._running) == rows.num_rows, "a row of the request table is lost"
+        try:
+            self._account()
+        except AssertionError:
+            self._stats.num_failed_checks += 1
+            raise
 
     def close(self) -> None:
         """Stop what works in the background; no message may come and no step be taken any more."""
@@ -124,44 +162,47 @@ class Scheduler:
 
     def stats(self) -> dict[str, Any]:
         """Counters, by the names of docs/protocol.md."""
-        pools, stats = self._pools, self._stats
+        pools, stats, load = self._pools, self._stats, self._load()
         return {
             "num_running": len(self._running),
-            "num_waiting": len(self._waiting) + len(self._grammars),
+            "num_waiting": load.num_waiting,
+            "token_usage": load.token_usage,
             "total_slots": pools.allocator.num_slots,
             "free_slots": pools.allocator.num_free,
             "cached_slots": pools.cache.num_cached,
             "prompt_tokens_total": stats.prompt_tokens,
             "cached_tokens_total": stats.cached_tokens,
             "generation_tokens_total": stats.generation_tokens,
+            "last_gen_throughput": stats.tokens_per_second,
             "num_retracted_total": self._planner.num_retracted,
+            "failed_idle_checks_total": stats.num_failed_checks,
+            "num_sessions": self._intake.sessions.num_open,
+            "is_paused": self._is_paused,
             "grammar_mask_seconds_total": self._grammars.mask_seconds,
             "forward_seconds_total": self._executor.forward_seconds(),
             "uptime_seconds": stats.uptime_seconds,
         }
 
+    def _load(self) -> Load:
+        num_waiting = len(self._waiting) + len(self._grammars)
+        return Load(len(self._running), num_waiting, 1.0 - self._pools.num_available / self._pools.allocator.num_slots)
+
+    def _account(self) -> None:
+        self._pools.check()
+        rows = self._pools.rows
+        assert rows.num_free + len(self._running) == rows.num_rows, "a row of the request table is lost"
+
     def _accept_request(self, message: TokenizedRequest) -> list[SchedulerOutput]:
-        sampling = message.sampling
-        seed = sampling.sampling_seed
-        req = Req(
-            message,
-            seed=int(self._seeds.integers(MAX_SEED)) if seed is None else seed,
-            arrival=next(self._arrivals),
-            logit_rules=logit_rules(sampling, message.input_ids, end_ids=self._eos_ids),
-        )
-        spec = grammar_spec(sampling)
-        if spec is None:
-            self._waiting.add(req)
-        else:
-            self._grammars.submit(req, spec)
-        start = DetokenizeStart(
-            rid=message.rid,
-            stop=sampling.stop,
-            stop_automata=message.stop_automata,
-            no_stop_trim=sampling.no_stop_trim,
-            skip_special_tokens=sampling.skip_special_tokens,
-        )
-        return [start]
+        taken = self._intake.take(message)
+        reason = FinishReason(type="abort", message="another turn of the session took its place")
+        ended = self._end(taken.superseded, reason)
+        if taken.req is not None:
+            spec = grammar_spec(taken.req.sampling)
+            if spec is None:
+                self._waiting.add(taken.req)
+            else:
+                self._grammars.submit(taken.req, spec)
+        return [*taken.outputs, *ended]
 
     def _take_grammars(self) -> list[TokenDelta]:
         idle = not self._running and not self._waiting
@@ -174,18 +215,45 @@ class Scheduler:
         reason = FinishReason(type="abort", message="the request was aborted")
         everyone = [*self._running, *self._waiting, *self._grammars.reqs()]
         chosen = [req for req in everyone if message.abort_all or req.rid == message.rid]
+        deltas = self._end(chosen, reason)
+        return [*deltas, AbortReply(request_id=message.request_id, rids=[req.rid for req in chosen])]
+
+    def _end(self, chosen: list[Req], reason: FinishReason) -> list[TokenDelta]:
+        """End requests, wherever they stand."""
         for req in set(self._grammars.reqs()).intersection(chosen):
             self._grammars.drop(req)
         for req in set(self._waiting).intersection(chosen):
             self._waiting.remove(req)
-        deltas: list[SchedulerOutput] = [self._applier.abort(req, reason) for req in chosen]
+        deltas = [self._applier.abort(req, reason) for req in chosen]
         self._running = [req for req in self._running if not req.is_done]
-        return [*deltas, AbortReply(request_id=message.request_id, rids=[req.rid for req in chosen])]
+        return deltas
+
+    def _pause(self, message: PauseRequest) -> list[SchedulerOutput]:
+        outputs = self._finish_pass()
+        self._is_paused = True
+        if message.mode == "retract":
+            self._planner.retract_all(self._waiting, self._running)
+        elif message.mode == "abort":
+            everyone = [*self._running, *self._waiting, *self._grammars.reqs()]
+            reason = FinishReason(type="abort", message="the server was paused")
+            outputs += self._end(everyone, reason)
+        text = f"paused with {self._busy()}"
+        return [*outputs, ControlReply(request_id=message.request_id, message=text)]
+
+    def _continue(self, message: ContinueRequest) -> ControlReply:
+        text = f"goes on with {self._busy()}" if self._is_paused else "was not paused"
+        self._is_paused = False
+        return ControlReply(request_id=message.request_id, message=text)
+
+    def _busy(self) -> str:
+        return f"{len(self._running)} running and {len(self._waiting) + len(self._grammars)} waiting requests"
 
     def _flush(self, message: FlushCacheRequest) -> FlushCacheReply:
-        if self.has_work():
-            busy = f"{len(self._running)} running and {len(self._waiting) + len(self._grammars)} waiting requests"
-            return FlushCacheReply(request_id=message.request_id, success=False, message=f"not while there are {busy}")
+        # Those that wait hold nothing, but will at once, unless all is paused; a pass under way is one of no live request.
+        waits = self._waiting or len(self._grammars)
+        if self._running or (waits and not self._is_paused):
+            text = f"not while there are {self._busy()}"
+            return FlushCacheReply(request_id=message.request_id, success=False, message=text)
         count = self._pools.cache.num_cached
         self._pools.allocator.free(self._pools.cache.clear())
         return FlushCacheReply(request_id=message.request_id, success=True, message=f"{count} cached tokens dropped")

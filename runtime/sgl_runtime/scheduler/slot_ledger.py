@@ -1,18 +1,28 @@
 """SlotLedger: how running Reqs take, share and give back slots."""
 
-import numpy as np
+from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sgl_runtime.batch import IntArray, SlotCopies
 from sgl_runtime.cache.cache_pools import CachePools
 from sgl_runtime.cache.prefix_cache import PrefixMatch
+from sgl_runtime.cache.slot_allocator import whole_pages
 from sgl_runtime.scheduler.req import Req
 
 
 class SlotLedger:
     """The only place where a Req's row, slots and lock change hands.
 
-    A request that is admitted puts its tokens into the prefix cache at once, so that requests planned for the same pass
-    find them: a pass writes the keys and values of all its new tokens before any of them is attended.  This rests on
-    one promise of the scheduler: a pass that was planned is run before anything else happens to its requests.
+    A request that is admitted puts the tokens that the coming pass computes of it into the prefix cache at once, so
+    that requests planned for the same pass find them: a pass writes the keys and values of all its new tokens before
+    any of them is attended.  This rests on one promise of the scheduler: a pass that was planned is launched before
+    anything else happens to its requests.
+
+    The device does passes in the order of their launch.  So slots are free on the host as soon as nobody on the host
+    needs them, though a pass that was launched may still read and write them: whoever gets them next writes them in a
+    later pass.
 
     Args:
         pools: Allocator, rows and prefix cache.
@@ -20,80 +30,166 @@ class SlotLedger:
 
     def __init__(self, pools: CachePools) -> None:
         self.pools = pools
+        # By row: from which position on the cache's slots take the place of the request's own after its first pass.
+        self._replacements: dict[int, tuple[int, IntArray]] = {}
+        self._prompt_lens = np.zeros(pools.rows.num_rows, dtype=np.int32)
 
     def match(self, req: Req) -> PrefixMatch:
         """The longest cached prefix that the request may use."""
-        return self.pools.cache.match(req.tokens.view(0, req.match_limit))
+        return self.pools.cache.match(req.tokens.view(0, req.match_limit), extra_key=req.message.extra_key)
 
-    def admit(self, req: Req, match: PrefixMatch) -> bool:
-        """Take a row and slots for everything not matched, and let others find the tokens.
+    def cached_len(self, req: Req) -> int:
+        """Tokens that `match` would find; counts as no use of them."""
+        return self.pools.cache.prefix_len(req.tokens.view(0, req.match_limit), extra_key=req.message.extra_key)
+
+    def admission_cost(self, match: PrefixMatch, *, num_new: int) -> int:
+        """Slots that `admit` takes from the pool, in whole pages."""
+        return whole_pages(num_new, self.pools.page_size) + match.num_on_host
+
+    def admit(self, req: Req, match: PrefixMatch, *, num_new: int) -> bool:
+        """Take a row and slots for the first tokens that are not matched, and let others find these tokens.
 
         The match's node must be locked by the caller; the lock passes to the request.
+
+        Args:
+            req: A request that waits.
+            match: Of the request.
+            num_new: Tokens behind the match that the coming pass computes.
 
         Returns:
             False, with nothing changed, when slots are short.
         """
-        slots = self.pools.allocate(len(req.tokens) - match.length)
+        cache, rows = self.pools.cache, self.pools.rows
+        slots = self.pools.allocate(self.admission_cost(match, num_new=num_new))
         if slots is None:
             return False
-        row = self.pools.rows.take()
-        self.pools.rows.write(row, 0, match.slots)
-        self.pools.rows.write(row, match.length, slots)
+        if match.num_on_host:
+            cache.load(match.node, slots[: match.num_on_host])
+        row = rows.take()
+        rows.write(row, 0, match.slots)
+        rows.write(row, len(match.slots), slots)
+        held = len(match.slots) + len(slots)
+        rows.num_held[row], rows.num_private[row] = held, held - match.length
+        self._prompt_lens[row] = req.prompt_len
         req.start_running(row=row, node=match.node, num_matched=match.length)
-        self._publish(req)
+        self._publish(req, match.length + num_new)
         return True
 
-    def extend(self, reqs: list[Req]) -> None:
-        """Slots for the tokens of each that are not computed; the caller has made sure that there are enough."""
-        counts = np.array([req.num_uncomputed for req in reqs])
-        slots = self.pools.allocate(int(counts.sum()))
-        assert slots is not None, f"no {counts.sum()} slots for a pass over {len(reqs)} requests"
-        rows = np.repeat([req.row for req in reqs], counts)
-        starts = np.cumsum(counts) - counts
-        columns = np.arange(len(rows)) + np.repeat([req.num_computed for req in reqs] - starts, counts)
-        self.pools.rows.slots[rows, columns] = slots
+    def slots_needed(self, reqs: Sequence[Req], counts: NDArray[np.integer]) -> int:
+        """Slots that `extend` would take from the pool."""
+        return int(self._missing(*self._spans(reqs, counts)).sum())
+
+    def extend(self, reqs: Sequence[Req], counts: NDArray[np.integer]) -> None:
+        """Slots for the next counts[i] positions of each; the caller has made sure that there are enough.
+
+        Pieces of prompts and forced text can be found by others at once, as after `admit`.
+        """
+        rows, ends = self._spans(reqs, counts)
+        missing = self._missing(rows, ends)
+        if missing.any():
+            self._give(rows, missing)
+        for index in np.flatnonzero((counts > 1) | (ends <= self._prompt_lens[rows])).tolist():
+            self._publish(reqs[index], int(ends[index]))
 
     def share(self, req: Req) -> None:
-        """Put what is computed into the prefix cache, so that others find it while the request runs."""
-        cache, rows = self.pools.cache, self.pools.rows
-        length = req.num_computed
-        ids = req.tokens.view(0, length)
-        own = rows.read(req.row, 0, length)
-        known = cache.insert(ids, own)
-        match = cache.match(ids)
-        if match.length < length:
+        """Put what is computed into the prefix cache, so that others find it while the request runs.
+
+        Called when the passes that compute it are launched; what lies behind the last whole page stays private.
+        """
+        rows = self.pools.rows
+        self._replace(req)
+        length = min(req.num_computed, len(req.tokens)) // self.pools.page_size * self.pools.page_size
+        if length <= req.num_shared:
             return
-        copies = own[req.num_shared : known]
-        copies = copies[copies != match.slots[req.num_shared : known]]
-        if len(copies):
-            # The cache had these tokens, from another request or because they had to be computed again: keep its slots.
-            self.pools.allocator.free(copies)
-            rows.write(req.row, 0, match.slots)
-            req.slots_changed = True
-        self._move_lock(req, match)
-        req.num_shared = length
+        own = rows.read(req.row, req.num_shared, length)
+        kept = self._insert(req, own, length)
+        if kept.length:
+            self._swap(req, req.num_shared, own, kept.slots)
+            rows.num_private[req.row] -= int((own == kept.slots).sum())
+            self._move_lock(req, kept, length)
 
     def release(self, req: Req) -> None:
         """Give everything back; what is computed stays in the prefix cache."""
         self.share(req)
-        private = self.pools.rows.read(req.row, req.num_shared, req.num_computed)
-        self.pools.allocator.free(private)
+        rows = self.pools.rows
+        self.pools.allocator.free(rows.read(req.row, req.num_shared, int(rows.num_held[req.row])))
         self.pools.cache.unlock(req.node)
-        self.pools.rows.give_back(req.row)
+        rows.give_back(req.row)
 
-    def _publish(self, req: Req) -> None:
+    def take_copies(self) -> tuple[SlotCopies | None, SlotCopies | None]:
+        """The `stores` and `loads` of the batch that is being planned; asked for once all its slots are given."""
+        return self.pools.cache.take_copies()
+
+    def _spans(self, reqs: Sequence[Req], counts: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Row and end position of each request."""
+        rows = np.array([req.row for req in reqs], dtype=np.int64)
+        return rows, np.array([req.num_computed for req in reqs], dtype=np.int64) + counts
+
+    def _missing(self, rows: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Slots of whole pages that each row lacks."""
+        page_size = self.pools.page_size
+        if page_size > 1:
+            ends = -(-ends // page_size) * page_size
+        missing: NDArray[np.int64] = np.maximum(ends - self.pools.rows.num_held[rows], 0)
+        return missing
+
+    def _give(self, rows: NDArray[np.int64], missing: NDArray[np.int64]) -> None:
+        total = int(missing.sum())
+        slots = self.pools.allocate(total)
+        assert slots is not None, f"no {total} slots for a pass over {len(rows)} requests"
+        table = self.pools.rows
+        if total == len(rows) and self.pools.page_size == 1 and (missing == 1).all():
+            table.slots[rows, table.num_held[rows]] = slots
+        else:
+            columns = np.arange(total) + np.repeat(table.num_held[rows] - (np.cumsum(missing) - missing), missing)
+            table.slots[np.repeat(rows, missing), columns] = slots
+        table.num_held[rows] += missing
+        table.num_private[rows] += missing
+
+    def _publish(self, req: Req, length: int) -> None:
         """Put tokens into the prefix cache that the coming pass will compute; the request holds them by its lock.
 
         Tokens that the cache has, but that the request may not take from it, get slots of its own until `share`.
         """
-        cache, length = self.pools.cache, len(req.tokens)
-        ids = req.tokens.view(0, length)
-        cache.insert(ids, self.pools.rows.read(req.row, 0, length))
-        match = cache.match(ids)
-        if match.length == length:
-            self._move_lock(req, match)
+        self._replace(req)
+        start = req.num_shared
+        length = min(length, len(req.tokens)) // self.pools.page_size * self.pools.page_size
+        if length <= start:
+            return
+        own = self.pools.rows.read(req.row, start, length)
+        kept = self._insert(req, own, length)
+        if kept.length:
+            num_taken = int((own == kept.slots).sum())
+            self.pools.rows.num_private[req.row] -= num_taken
+            if num_taken < len(own):
+                self._replacements[req.row] = (start, kept.slots)
+            self._move_lock(req, kept, length)
 
-    def _move_lock(self, req: Req, match: PrefixMatch) -> None:
+    def _insert(self, req: Req, own: IntArray, length: int) -> PrefixMatch:
+        return self.pools.cache.insert(
+            req.tokens.view(req.num_shared, length),
+            own,
+            after=req.node,
+            extra_key=req.message.extra_key,
+            priority=req.message.priority,
+        )
+
+    def _replace(self, req: Req) -> None:
+        """Use the cache's slots where the first pass needed others."""
+        if req.row in self._replacements:
+            start, slots = self._replacements.pop(req.row)
+            self._swap(req, start, self.pools.rows.read(req.row, start, start + len(slots)), slots)
+
+    def _swap(self, req: Req, start: int, own: IntArray, slots: IntArray) -> None:
+        """Give up own slots for those of the cache where they differ."""
+        copies = own[own != slots]
+        if len(copies):
+            self.pools.allocator.free(copies)
+            self.pools.rows.num_private[req.row] -= len(copies)
+            self.pools.rows.write(req.row, start, slots)
+            req.slots_changed = True
+
+    def _move_lock(self, req: Req, match: PrefixMatch, length: int) -> None:
         self.pools.cache.lock(match.node)
         self.pools.cache.unlock(req.node)
-        req.node = match.node
+        req.node, req.num_shared = match.node, length

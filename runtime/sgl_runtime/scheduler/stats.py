@@ -2,66 +2,115 @@
 
 import logging
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from sgl_runtime.scheduler.batch_planner import PlannedPass
+from sgl_runtime.scheduler.batch_builder import PlannedPass
 
 logger = logging.getLogger(__name__)
 
-DECODE_LOG_INTERVAL = 40
-"""Decode passes between two log lines."""
+
+@dataclass(frozen=True)
+class Load:
+    """What the scheduler holds at a moment.
+
+    Attributes:
+        num_running, num_waiting: Requests.
+        token_usage: Share of the slots that running requests hold, with prefixes that are locked for them.
+    """
+
+    num_running: int
+    num_waiting: int
+    token_usage: float
 
 
 class SchedulerStats:
-    """Totals since start.
+    """Totals since start, and a log line for each pass over prompts and for every so many decode passes.
+
+    Args:
+        decode_log_interval: Decode passes between two log lines.
+        clock: Gives seconds.
 
     Attributes:
         prompt_tokens: Prompt tokens of requests that were prefilled, each request once.
         cached_tokens: Of these, tokens found in the prefix cache.
         generation_tokens: Generated tokens.
+        num_failed_checks: Idle checks that found slots or rows missing.
+        tokens_per_second: Generated tokens in the seconds of the last window in which there was work.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, decode_log_interval: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generation_tokens = 0
-        self._started = time.monotonic()
+        self.num_failed_checks = 0
+        self.tokens_per_second = 0.0
+        self._interval = decode_log_interval
+        self._clock = clock
+        self._started = self._last_pass = clock()
         self._decode_passes = 0
-        self._window_start = time.monotonic()
         self._window_tokens = 0
+        self._window_seconds = 0.0
 
     @property
     def uptime_seconds(self) -> float:
         """Seconds since start."""
-        return time.monotonic() - self._started
+        return self._clock() - self._started
 
-    def before_extend(self, planned: PlannedPass) -> None:
-        """Count a prefill pass; called before its results are applied."""
-        first = [req for req in planned.reqs if not req.has_run]
-        if not first:
-            # Forced tokens, or requests that were retracted.
+    def note_planned(self, planned: PlannedPass, load: Load) -> None:
+        """Count the prompts that begin to be computed.
+
+        Args:
+            planned: The pass.
+            load: With the requests of this pass.
+        """
+        if load.num_running == len(planned.admitted):
+            # Nobody ran before: the time until now was idle.
+            self._last_pass = self._clock()
+        new_tokens = int(planned.batch.extend_lens[: planned.num_prefill].sum())
+        if not new_tokens:
             return
+        first = [req for req in planned.admitted if not req.has_run]
         prompt, cached = sum(req.prompt_len for req in first), sum(req.cached_len for req in first)
         self.prompt_tokens += prompt
         self.cached_tokens += cached
         logger.info(
-            "prefill reqs=%d new_tokens=%d cached_tokens=%d", len(planned.reqs), len(planned.batch.input_ids), cached
+            "prefill new_seqs=%d new_tokens=%d cached_tokens=%d hit_rate=%.4f token_usage=%.4f running=%d queued=%d",
+            len(first),
+            new_tokens,
+            cached,
+            cached / prompt if prompt else 0.0,
+            load.token_usage,
+            load.num_running,
+            load.num_waiting,
         )
 
-    def after_pass(self, planned: PlannedPass, *, num_new: int, num_waiting: int, num_free: int) -> None:
-        """Count generated tokens; every so often log the rate of decoding."""
+    def after_pass(self, planned: PlannedPass, load: Load, *, num_new: int) -> None:
+        """Count generated tokens; every so often log the rate.
+
+        Args:
+            planned: The pass.
+            load: Once it has been applied.
+            num_new: Tokens that it gave, forced ones included.
+        """
+        now = self._clock()
         self.generation_tokens += num_new
+        self._window_tokens += num_new
+        self._window_seconds += now - self._last_pass
+        self._last_pass = now
         if planned.batch.kind == "extend":
             return
         self._decode_passes += 1
-        self._window_tokens += num_new
-        if self._decode_passes % DECODE_LOG_INTERVAL == 0:
-            now = time.monotonic()
-            rate = self._window_tokens / max(now - self._window_start, 1e-9)
-            logger.info(
-                "decode running=%d waiting=%d free_slots=%d tokens_per_second=%.1f",
-                planned.batch.size,
-                num_waiting,
-                num_free,
-                rate,
-            )
-            self._window_start, self._window_tokens = now, 0
+        if self._decode_passes % self._interval:
+            return
+        self.tokens_per_second = self._window_tokens / max(self._window_seconds, 1e-9)
+        logger.info(
+            "decode batch=%d generated=%d tokens_per_second=%.1f token_usage=%.4f running=%d queued=%d",
+            planned.batch.size,
+            self._window_tokens,
+            self.tokens_per_second,
+            load.token_usage,
+            load.num_running,
+            load.num_waiting,
+        )
+        self._window_tokens, self._window_seconds = 0, 0.0

@@ -19,14 +19,11 @@ class TokenSequence:
         self._buffer = np.empty(min(self._max_len, len(prompt) + 64), dtype=np.int64)
         self._buffer[: len(prompt)] = prompt
         self._len = len(prompt)
+        self.last = int(prompt[-1])
+        """The newest id."""
 
     def __len__(self) -> int:
         return self._len
-
-    @property
-    def last(self) -> int:
-        """The newest id."""
-        return int(self._buffer[self._len - 1])
 
     def append(self, token_id: int) -> None:
         """Add a generated id."""
@@ -35,7 +32,7 @@ class TokenSequence:
             grown = np.empty(min(self._max_len, 2 * self._len), dtype=np.int64)
             grown[: self._len] = self._buffer
             self._buffer = grown
-        self._buffer[self._len] = token_id
+        self._buffer[self._len] = self.last = token_id
         self._len += 1
 
     def view(self, start: int, end: int) -> NDArray[np.int64]:

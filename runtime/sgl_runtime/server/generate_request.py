@@ -1,12 +1,24 @@
 """GenerateRequest: the body of `/generate`, checked (docs/protocol.md)."""
 
 import uuid
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from sgl_runtime.errors import InvalidRequestError
+from sgl_runtime.ipc.messages import LogitProcessorCall, SessionTurn
 from sgl_runtime.sampling_params import SamplingParams, reject
+from sgl_runtime.server.field_checks import (
+    checked_boolean,
+    checked_fields,
+    checked_name,
+    checked_text,
+    is_int,
+    kind_of,
+    token_ids,
+)
+from sgl_runtime.server.request_options import OPTIONS
 
 FIELDS = (
     "text",
@@ -20,12 +32,13 @@ FIELDS = (
     "token_ids_logprob",
     "return_text_in_logprobs",
     "return_text_ids",
+    "return_hidden_states",
+    "extra_key",
     "priority",
+    "session_params",
+    "custom_logit_processor",
     "lora_path",
 )
-MAX_TOP_LOGPROBS = 100
-MAX_PROBE_IDS = 1000
-MAX_PRIORITY = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +58,10 @@ class GenerateRequest:
         token_ids_logprob: Ids whose log probabilities are wanted there besides.
         return_text_in_logprobs: Whether their triples hold text.
         return_text_ids: Whether the ids of `text` are wanted.
+        extra_key: Requests of different extra keys share no cached prefix.
+        return_hidden_states: Whether the last hidden states of prompt and output are wanted.
+        session_params: The session that it goes on in; None for none.
+        custom_logit_processor: What changes its logits besides the settings; None for nothing.
         priority: Larger ones run first among those that wait.
         in_list: Whether the reply is one of a list.
         path: Prefix of field names in errors: empty, or `[i].` in a batch.
@@ -62,6 +79,10 @@ class GenerateRequest:
     token_ids_logprob: tuple[int, ...] = ()
     return_text_in_logprobs: bool = False
     return_text_ids: bool = False
+    extra_key: str | None = None
+    return_hidden_states: bool = False
+    session_params: SessionTurn | None = None
+    custom_logit_processor: LogitProcessorCall | None = None
     priority: int = 0
     in_list: bool = False
     path: str = ""
@@ -89,8 +110,10 @@ def parse_generate(payload: Any) -> GenerateBody:
         InvalidRequestError: the first thing that is wrong, with the field's path.
     """
     fields = checked_fields(payload, FIELDS)
-    stream = _boolean("stream", fields.get("stream", False))
-    flags = {name: _boolean(name, fields.get(name, False)) for name in ("return_text_in_logprobs", "return_text_ids")}
+    stream = checked_boolean("stream", fields.get("stream", False))
+    flags = {
+        name: checked_boolean(name, fields.get(name, False)) for name in ("return_text_in_logprobs", "return_text_ids")
+    }
     if "lora_path" in fields:
         raise reject("lora_path", fields["lora_path"], "left out: the served model has no adapters")
     text, input_ids = fields.get("text"), fields.get("input_ids")
@@ -98,7 +121,7 @@ def parse_generate(payload: Any) -> GenerateBody:
         raise InvalidRequestError("the request has neither text nor input_ids; give one or both", param="text")
     num_prompts = _num_prompts(text, input_ids)
     if num_prompts is None:
-        options = {name: check(name, fields.get(name)) for name, check in _PER_PROMPT.items()}
+        options = {name: check(name, fields.get(name)) for name, check in OPTIONS.items()}
         prompts = [{**_prompt("", text, input_ids, fields.get("sampling_params"), fields.get("rid")), **options}]
     else:
         columns = [
@@ -108,50 +131,15 @@ def parse_generate(payload: Any) -> GenerateBody:
             _column("rid", fields.get("rid"), num_prompts),
         ]
         prompts = [_prompt(f"[{index}].", *row) for index, row in enumerate(zip(*columns, strict=True))]
-        for name in _PER_PROMPT:
+        for name in OPTIONS:
             for prompt, value in zip(prompts, _option_column(name, fields.get(name), num_prompts), strict=True):
                 prompt[name] = value
     is_batch = num_prompts is not None or prompts[0]["sampling"].n > 1
     requests = [request for prompt in prompts for request in _samples({**prompt, **flags, "in_list": is_batch})]
     _check_logprob_options(requests)
+    _check_sessions(requests)
     _check_distinct(requests)
     return GenerateBody(requests=requests, is_batch=is_batch, stream=stream)
-
-
-def checked_fields(payload: Any, known: Sequence[str]) -> dict[str, Any]:
-    """The fields of a JSON object that are not null.
-
-    Raises:
-        InvalidRequestError: it is no object, or has a field that is not in `known`.
-    """
-    if not isinstance(payload, dict):
-        raise InvalidRequestError(f"the body is {_kind(payload)}; it must be an object")
-    for name in payload:
-        if name not in known:
-            raise InvalidRequestError(f"{name} is not a known field; known: {', '.join(known)}", param=str(name))
-    return {name: value for name, value in payload.items() if value is not None}
-
-
-def is_int(value: Any) -> bool:
-    """Whether this is a JSON integer (a boolean is none)."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def checked_text(path: str, value: Any) -> str:
-    """A string that can be written as UTF-8.
-
-    Raises:
-        InvalidRequestError: it is no string, or holds half of a surrogate pair.
-    """
-    if not isinstance(value, str):
-        raise reject(path, value, "a string")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError(
-            f"{path} holds half of a surrogate pair at character {error.start}; it must be valid Unicode", param=path
-        ) from error
-    return value
 
 
 def new_rid() -> str:
@@ -176,7 +164,7 @@ def _column(name: str, value: Any, num_prompts: int) -> list[Any]:
     if value is None:
         return [None] * num_prompts
     if not isinstance(value, list) or len(value) != num_prompts:
-        found = f"a list of {len(value)}" if isinstance(value, list) else _kind(value)
+        found = f"a list of {len(value)}" if isinstance(value, list) else kind_of(value)
         raise InvalidRequestError(
             f"{name} is {found}; it must be a list of {num_prompts}, one for each prompt", param=name
         )
@@ -185,7 +173,7 @@ def _column(name: str, value: Any, num_prompts: int) -> list[Any]:
 
 def _option_column(name: str, value: Any, num_prompts: int) -> list[Any]:
     """Values of an option that a batch may give once for all prompts, or in a list with one for each."""
-    check = _PER_PROMPT[name]
+    check = OPTIONS[name]
     # A list of ids is one value; a list of such lists has one for each prompt.
     is_column = isinstance(value, list) and (name != "token_ids_logprob" or any(not is_int(item) for item in value))
     if not is_column:
@@ -195,7 +183,10 @@ def _option_column(name: str, value: Any, num_prompts: int) -> list[Any]:
 
 def _samples(prompt: dict[str, Any]) -> list[GenerateRequest]:
     """The requests of a prompt, one for each output; the first has the client's rid, the others rids made of it."""
-    rid, samples = prompt["client_rid"], prompt["sampling"].samples()
+    rid, samples, processor = prompt["client_rid"], prompt["sampling"].samples(), prompt["custom_logit_processor"]
+    custom_params = prompt["sampling"].custom_params
+    if processor is not None and custom_params is not None:
+        prompt = {**prompt, "custom_logit_processor": replace(processor, params=custom_params)}
     return [
         GenerateRequest(**{**prompt, "sampling": sampling}, rid=f"{rid}-{index}" if index else rid, sample=index)
         for index, sampling in enumerate(samples)
@@ -212,25 +203,10 @@ def _prompt(path: str, text: Any, input_ids: Any, sampling: Any, rid: Any) -> di
     return {
         "path": path,
         "text": None if text is None else checked_text(f"{path}text", text),
-        "input_ids": None if input_ids is None else _ids(f"{path}input_ids", input_ids),
+        "input_ids": None if input_ids is None else token_ids(f"{path}input_ids", input_ids),
         "sampling": _sampling(f"{path}sampling_params", sampling),
-        "client_rid": new_rid() if rid is None else _rid(f"{path}rid", rid),
+        "client_rid": new_rid() if rid is None else checked_name(f"{path}rid", rid),
     }
-
-
-def _ids(path: str, value: Any) -> list[int]:
-    if not isinstance(value, list):
-        raise reject(path, value, "a list of token ids")
-    for position, token_id in enumerate(value):
-        if not is_int(token_id):
-            raise reject(f"{path}[{position}]", token_id, "a token id")
-    return value
-
-
-def _rid(path: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise reject(path, value, "a non-empty string")
-    return checked_text(path, value)
 
 
 def _sampling(path: str, value: Any) -> SamplingParams:
@@ -249,39 +225,6 @@ def _sampling(path: str, value: Any) -> SamplingParams:
     return sampling
 
 
-def _boolean(path: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise reject(path, value, "true or false")
-    return value
-
-
-def _integer(allowed: str, low: int, high: int, default: int) -> Callable[[str, Any], int]:
-    def check(path: str, value: Any) -> int:
-        if value is None:
-            return default
-        if not is_int(value) or not low <= value <= high:
-            raise reject(path, value, allowed)
-        return int(value)
-
-    return check
-
-
-def _probe_ids(path: str, value: Any) -> tuple[int, ...]:
-    ids = tuple(_ids(path, [] if value is None else value))
-    if len(ids) > MAX_PROBE_IDS:
-        raise InvalidRequestError(f"{path} holds {len(ids)} ids; at most {MAX_PROBE_IDS} are taken", param=path)
-    return ids
-
-
-_PER_PROMPT: dict[str, Callable[[str, Any], Any]] = {
-    "return_logprob": lambda path, value: _boolean(path, False if value is None else value),
-    "logprob_start_len": _integer("an integer of at least -1", -1, 2**63 - 1, -1),
-    "top_logprobs_num": _integer(f"an integer from 0 to {MAX_TOP_LOGPROBS}", 0, MAX_TOP_LOGPROBS, 0),
-    "token_ids_logprob": _probe_ids,
-    "priority": _integer(f"an integer from {-MAX_PRIORITY} to {MAX_PRIORITY}", -MAX_PRIORITY, MAX_PRIORITY, 0),
-}
-
-
 def _check_logprob_options(requests: list[GenerateRequest]) -> None:
     for request in requests:
         for name, value in (
@@ -292,23 +235,16 @@ def _check_logprob_options(requests: list[GenerateRequest]) -> None:
                 raise reject(f"{request.path}{name}", value, "left out where return_logprob is false")
 
 
+def _check_sessions(requests: list[GenerateRequest]) -> None:
+    for request in requests:
+        if request.sample and request.session_params is not None:
+            path = f"{request.path}sampling_params.n"
+            raise InvalidRequestError(f"{path} is above 1; a turn of a session has one output", param=path)
+
+
 def _check_distinct(requests: list[GenerateRequest]) -> None:
     seen: set[str] = set()
     for request in requests:
         if request.rid in seen:
             raise InvalidRequestError(f"rid {request.rid!r} stands twice in this batch", param=f"{request.path}rid")
         seen.add(request.rid)
-
-
-_KINDS = {
-    type(None): "null",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "a list",
-}
-
-
-def _kind(value: Any) -> str:
-    return _KINDS.get(type(value), "an object")

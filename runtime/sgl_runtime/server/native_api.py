@@ -4,14 +4,26 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 from sgl_runtime.errors import InvalidRequestError
+from sgl_runtime.ipc.messages import PauseMode
 from sgl_runtime.sampling_params import reject
-from sgl_runtime.server.generate_request import checked_fields, checked_text, parse_generate
+from sgl_runtime.server.field_checks import (
+    checked_boolean,
+    checked_fields,
+    checked_integer,
+    checked_name,
+    checked_seconds,
+    checked_text,
+)
+from sgl_runtime.server.generate_request import new_rid, parse_generate
 from sgl_runtime.server.prompt_tokenizer import PromptTemplate
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
 from sgl_runtime.version import distribution_version
+
+MAX_WAIT_S = 1e6
+"""Longest time that a request may name."""
 
 Handler = Callable[[Any], Coroutine[Any, Any, Any]]
 
@@ -34,6 +46,10 @@ class NativeApi:
             "/role_affixes": self._role_affixes,
             "/flush_cache": self._flush_cache,
             "/abort_request": self._abort_request,
+            "/pause_generation": self._pause_generation,
+            "/continue_generation": self._continue_generation,
+            "/open_session": self._open_session,
+            "/close_session": self._close_session,
             "/health": self._health,
             "/get_model_info": self._get_model_info,
             "/get_server_info": self._get_server_info,
@@ -83,9 +99,7 @@ class NativeApi:
         fields = checked_fields(payload, ("text", "add_special_tokens"))
         text = fields.get("text")
         texts = [checked_text(f"text[{i}]", item) for i, item in enumerate(text)] if isinstance(text, list) else None
-        add_special_tokens = fields.get("add_special_tokens", False)
-        if not isinstance(add_special_tokens, bool):
-            raise reject("add_special_tokens", add_special_tokens, "true or false")
+        add_special_tokens = checked_boolean("add_special_tokens", fields.get("add_special_tokens", False))
         if texts is None:
             tokens = await self.manager.encode(checked_text("text", text), add_bos=add_special_tokens)
             return {"tokens": tokens, "count": len(tokens)}
@@ -100,19 +114,49 @@ class NativeApi:
         return {"prefix": prefix, "suffix": suffix}
 
     async def _flush_cache(self, payload: Any) -> dict[str, Any]:
-        checked_fields({} if payload is None else payload, ())
-        reply = await self.manager.flush_cache()
+        fields = checked_fields({} if payload is None else payload, ("timeout",))
+        timeout_s = checked_seconds("timeout", fields["timeout"], high=MAX_WAIT_S) if "timeout" in fields else 0.0
+        reply = await self.manager.flush_cache(timeout_s=timeout_s)
         return {"success": reply.success, "message": reply.message}
 
     async def _abort_request(self, payload: Any) -> dict[str, Any]:
         fields = checked_fields(payload, ("rid", "abort_all"))
-        abort_all = fields.get("abort_all", False)
-        if not isinstance(abort_all, bool):
-            raise reject("abort_all", abort_all, "true or false")
+        abort_all = checked_boolean("abort_all", fields.get("abort_all", False))
         if abort_all == ("rid" in fields):
             raise InvalidRequestError("give either rid or abort_all: true", param="rid")
         rid = None if abort_all else checked_text("rid", fields["rid"])
         return {"aborted": await self.manager.abort(rid)}
+
+    async def _pause_generation(self, payload: Any) -> dict[str, Any]:
+        fields = checked_fields({} if payload is None else payload, ("mode",))
+        mode = fields.get("mode", "abort")
+        if mode not in get_args(PauseMode):
+            raise reject("mode", mode, f"one of {', '.join(get_args(PauseMode))}")
+        return {"success": True, "message": await self.manager.questions.pause(mode)}
+
+    async def _continue_generation(self, payload: Any) -> dict[str, Any]:
+        checked_fields({} if payload is None else payload, ())
+        return {"success": True, "message": await self.manager.questions.resume()}
+
+    async def _open_session(self, payload: Any) -> str:
+        fields = checked_fields(payload, ("capacity_of_str_len", "session_id", "timeout"))
+        session_id = checked_name("session_id", fields["session_id"]) if "session_id" in fields else new_rid()
+        limit = 2**31 - 1
+        capacity = checked_integer(
+            "capacity_of_str_len",
+            fields.get("capacity_of_str_len"),
+            low=1,
+            high=limit,
+            allowed=f"an integer from 1 to {limit}",
+        )
+        timeout_s = checked_seconds("timeout", fields["timeout"], high=MAX_WAIT_S) if "timeout" in fields else None
+        await self.manager.questions.open_session(session_id, capacity_bytes=capacity, timeout_s=timeout_s)
+        return session_id
+
+    async def _close_session(self, payload: Any) -> dict[str, Any]:
+        fields = checked_fields(payload, ("session_id",))
+        session_id = checked_name("session_id", fields.get("session_id"))
+        return {"success": True, "message": await self.manager.questions.close_session(session_id)}
 
     async def _health(self, payload: Any) -> dict[str, Any]:
         self.manager.check_health()
@@ -122,7 +166,7 @@ class NativeApi:
         return asdict(self.manager.model_info)
 
     async def _get_server_info(self, payload: Any) -> dict[str, Any]:
-        state = {"uptime_seconds": time.monotonic() - self._started, **await self.manager.stats()}
+        state = {"uptime_seconds": time.monotonic() - self._started, **await self.manager.questions.stats()}
         return {**self._settings, "version": distribution_version(), "internal_states": [state]}
 
     def chat_template(self) -> PromptTemplate:

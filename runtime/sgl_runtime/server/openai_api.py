@@ -9,6 +9,7 @@ from typing import Any
 from sgl_runtime.server.native_api import NativeApi
 from sgl_runtime.server.openai_reply import ChatShape, CompletionShape, ReplyShape, usage
 from sgl_runtime.server.openai_request import OpenAIRequest, openai_names, parse_chat, parse_completion
+from sgl_runtime.server.pending_reply import PendingReply, Update
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class OpenAIApi:
             async with self._manager.submit(requests, stream=False) as submission:
                 await submission.finish()
         pendings = submission.pendings
-        choices = [call.shape.choice(pending.index, pending.take_update()) for pending in pendings]
+        choices = [call.shape.choice(pending.index, _update(call, pending, is_first=True)) for pending in pendings]
         head = self._head(call, call.shape.object_name)
         return {**head, "choices": choices, "usage": usage(pendings)}
 
@@ -94,8 +95,9 @@ class OpenAIApi:
             ):
                 async for pending in updates:
                     index = pending.index
-                    delta = call.shape.delta(index, pending.take_update(), is_first=index not in begun)
+                    is_first = index not in begun
                     begun.add(index)
+                    delta = call.shape.delta(index, _update(call, pending, is_first=is_first), is_first=is_first)
                     yield {**head, "choices": [delta], **no_usage}
         if call.request.include_usage:
             yield {**head, "choices": [], "usage": usage(submission.pendings)}
@@ -119,3 +121,8 @@ class OpenAIApi:
             "created": int(time.time()),
             "model": self._manager.model_info.served_model_name,
         }
+
+
+def _update(call: OpenAICall, pending: PendingReply, *, is_first: bool) -> Update:
+    update = pending.take_update()
+    return update.behind(pending.prompt_update()) if is_first and call.request.echo else update

@@ -69,11 +69,11 @@ class CompletionShape:
         if self._request.num_top_logprobs:
             chosen = zip(tokens, update.logprobs, update.alternatives, strict=True)
             # The token that came is among them even where it is not one of the likeliest.
-            top = [{**self._top(entry), token: logprob} for token, logprob, entry in chosen]
+            top = [None if entry is None else {**self._top(entry), token: logprob} for token, logprob, entry in chosen]
         return {"tokens": tokens, "token_logprobs": update.logprobs, "top_logprobs": top, "text_offset": offsets}
 
-    def _top(self, entry: TokenAlternatives) -> dict[str, float]:
-        texts: dict[str, float] = {}
+    def _top(self, entry: TokenAlternatives) -> dict[str, float | None]:
+        texts: dict[str, float | None] = {}
         for logprob, token_id in entry.top:
             # Tokens of which only a part of a character shows look alike: the likeliest stands for all.
             texts.setdefault(token_text(self._vocabulary, token_id), logprob)
@@ -115,12 +115,12 @@ class ChatShape:
     def _logprobs(self, update: Update) -> list[dict[str, Any]]:
         entries = []
         for place, (token_id, logprob) in enumerate(zip(update.ids, update.logprobs, strict=True)):
-            top = update.alternatives[place].top if self._request.num_top_logprobs else []
-            shown = [self._entry(other_id, value) for value, other_id in top]
+            others = update.alternatives[place] if self._request.num_top_logprobs else None
+            shown = [self._entry(other_id, value) for value, other_id in (others.top if others else ())]
             entries.append({**self._entry(token_id, logprob), "top_logprobs": shown})
         return entries
 
-    def _entry(self, token_id: int, logprob: float) -> dict[str, Any]:
+    def _entry(self, token_id: int, logprob: float | None) -> dict[str, Any]:
         return {
             "token": token_text(self._vocabulary, token_id),
             "logprob": logprob,

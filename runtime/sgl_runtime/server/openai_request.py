@@ -7,7 +7,8 @@ from typing import Any
 
 from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.sampling_params import GRAMMAR_KINDS, reject
-from sgl_runtime.server.generate_request import GenerateRequest, checked_fields, is_int, parse_generate
+from sgl_runtime.server.field_checks import checked_boolean, checked_fields, is_int
+from sgl_runtime.server.generate_request import GenerateRequest, parse_generate
 from sgl_runtime.server.native_api import checked_messages
 
 DEFAULT_COMPLETION_TOKENS = 16
@@ -35,14 +36,23 @@ _SAMPLING = {
     "choices": "choices",
     "ebnf": "ebnf",
     "structural_tag": "structural_tag",
+    "custom_params": "custom_params",
     "json_schema_lenient": "json_schema_lenient",
 }
-# Fields of a body that a native one has too.
-_NATIVE = ("rid", "stream", "priority", "lora_path")
+# Field of a body -> field of a native one.
+_NATIVE = {
+    "rid": "rid",
+    "stream": "stream",
+    "priority": "priority",
+    "cache_salt": "extra_key",
+    "custom_logit_processor": "custom_logit_processor",
+    "session_params": "session_params",
+    "lora_path": "lora_path",
+}
 # Fields whose one accepted value changes nothing.
-_COMPLETION_NEUTRAL: dict[str, Any] = {"best_of": 1, "echo": False, "suffix": ""}
+_COMPLETION_NEUTRAL: dict[str, Any] = {"best_of": 1, "suffix": ""}
 _COMMON = ("model", "user", "stream_options", "max_tokens", "logprobs", "response_format", *_NATIVE, *_SAMPLING)
-_COMPLETION_FIELDS = (*_COMMON, "prompt", *_COMPLETION_NEUTRAL)
+_COMPLETION_FIELDS = (*_COMMON, "prompt", "echo", *_COMPLETION_NEUTRAL)
 _CHAT_FIELDS = (*_COMMON, "messages", "max_completion_tokens", "top_logprobs")
 MAX_TOP_LOGPROBS = 20
 
@@ -53,6 +63,7 @@ _NATIVE_NAMES = (
     ("sampling_params.json_schema_lenient", "json_schema_lenient"),
     ("sampling_params.json_schema", "response_format.json_schema.schema"),
     ("sampling_params.", ""),
+    ("extra_key", "cache_salt"),
 )
 
 
@@ -66,6 +77,7 @@ class OpenAIRequest:
         include_usage: Whether the stream ends with token counts.
         logprobs: Whether log probabilities are wanted.
         num_top_logprobs: How many of the likeliest tokens are wanted at each place.
+        echo: Whether the reply begins with the prompt.
     """
 
     requests: list[GenerateRequest]
@@ -73,6 +85,7 @@ class OpenAIRequest:
     include_usage: bool
     logprobs: bool
     num_top_logprobs: int
+    echo: bool = False
 
 
 def parse_completion(payload: Any) -> OpenAIRequest:
@@ -87,6 +100,7 @@ def parse_completion(payload: Any) -> OpenAIRequest:
     if not isinstance(prompt, str | list) or prompt == []:
         raise reject("prompt", prompt, "a string, a list of strings, a list of token ids or a list of such lists")
     of_ids = isinstance(prompt, list) and not isinstance(prompt[0], str)
+    echo = checked_boolean("echo", fields.get("echo", False))
     num_top_logprobs = fields.get("logprobs")
     if num_top_logprobs is not None:
         _check_num_top("logprobs", num_top_logprobs)
@@ -97,6 +111,7 @@ def parse_completion(payload: Any) -> OpenAIRequest:
             max_tokens=fields.get("max_tokens", DEFAULT_COMPLETION_TOKENS),
             logprobs=num_top_logprobs is not None,
             num_top_logprobs=num_top_logprobs or 0,
+            echo=echo,
         )
 
 
@@ -152,7 +167,13 @@ def openai_names(*, prompt: str) -> Iterator[None]:
 
 
 def _parse(
-    fields: dict[str, Any], prompt: dict[str, Any], *, max_tokens: Any, logprobs: bool, num_top_logprobs: int
+    fields: dict[str, Any],
+    prompt: dict[str, Any],
+    *,
+    max_tokens: Any,
+    logprobs: bool,
+    num_top_logprobs: int,
+    echo: bool = False,
 ) -> OpenAIRequest:
     sampling = {native: fields[name] for name, native in _SAMPLING.items() if name in fields}
     sampling["max_new_tokens"] = max_tokens
@@ -164,8 +185,10 @@ def _parse(
                 f"{constraint} and response_format both constrain the output; give one", param=constraint
             )
         sampling["json_schema"] = schema
-    native = {name: fields[name] for name in _NATIVE if name in fields}
-    wanted = {"return_logprob": logprobs, "top_logprobs_num": num_top_logprobs}
+    native = {native: fields[name] for name, native in _NATIVE.items() if name in fields}
+    wanted: dict[str, Any] = {"return_logprob": logprobs, "top_logprobs_num": num_top_logprobs}
+    if echo and logprobs:
+        wanted["logprob_start_len"] = 0
     body = parse_generate({**prompt, **native, **wanted, "sampling_params": sampling})
     return OpenAIRequest(
         requests=body.requests,
@@ -173,6 +196,7 @@ def _parse(
         include_usage=_include_usage(fields.get("stream_options"), body.stream),
         logprobs=logprobs,
         num_top_logprobs=num_top_logprobs,
+        echo=echo,
     )
 
 

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from sgl_runtime.errors import ERRORS_BY_CODE, SglRuntimeError
-from sgl_runtime.ipc.messages import FinishReason, GrammarReport, TextDelta, TokenAlternatives
+from sgl_runtime.ipc.messages import FinishReason, GrammarReport, HiddenRows, TextDelta, TokenAlternatives
 from sgl_runtime.server.generate_request import GenerateRequest
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
@@ -17,17 +19,27 @@ class Update:
 
     Attributes:
         text: Text to append.
-        ids: Generated ids to append.
-        logprobs: Log probabilities of `ids`, empty where none are wanted.
+        ids: Ids to append.
+        logprobs: Log probabilities of `ids`, empty where none are wanted; None for the first of a prompt.
         alternatives: What else might have come in the place of each of `ids`, empty where it is not wanted.
         finish: Set with the last update.
     """
 
     text: str
     ids: list[int]
-    logprobs: list[float]
-    alternatives: list[TokenAlternatives]
+    logprobs: list[float | None]
+    alternatives: list[TokenAlternatives | None]
     finish: FinishReason | None
+
+    def behind(self, prompt: "Update") -> "Update":
+        """Prompt and output as one."""
+        return Update(
+            prompt.text + self.text,
+            prompt.ids + self.ids,
+            prompt.logprobs + self.logprobs,
+            prompt.alternatives + self.alternatives,
+            self.finish,
+        )
 
 
 @dataclass
@@ -36,10 +48,11 @@ class _Output:
 
     texts: list[str] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
+    logprobs: list[float | None] = field(default_factory=list)
     input_logprobs: list[float | None] = field(default_factory=list)
-    alternatives: list[TokenAlternatives] = field(default_factory=list)
+    alternatives: list[TokenAlternatives | None] = field(default_factory=list)
     input_alternatives: list[TokenAlternatives | None] = field(default_factory=list)
+    hidden_states: list[HiddenRows] = field(default_factory=list)
 
 
 class PendingReply:
@@ -51,7 +64,8 @@ class PendingReply:
 
     Attributes:
         index: Place of the request in its call.
-        input_ids, text_ids: The prompt as ids, and the ids of the request's text in it; set by `set_prompt`.
+        input_ids, text_ids: The prompt as ids, and the ids of the request's text in it; set by `set_prompt`.  What a
+            session puts in front of them comes with the first delta.
         is_sent: Whether the scheduler has it.
         last: The newest delta; None before the first.
         error: Why there will be no reply; None while there may be one.
@@ -91,12 +105,16 @@ class PendingReply:
         self._output.input_logprobs.extend(delta.input_logprobs or ())
         self._output.alternatives.extend(delta.output_alternatives or ())
         self._output.input_alternatives.extend(delta.input_alternatives or ())
+        if delta.prompt_ids is not None:
+            self.input_ids = delta.prompt_ids
+        if delta.hidden_states is not None:
+            self._output.hidden_states.append(delta.hidden_states)
         if delta.finish is None:
             return
         self._finished = time.monotonic()
         if delta.finish.type == "abort" and delta.finish.code is not None:
             error = ERRORS_BY_CODE.get(delta.finish.code, SglRuntimeError)
-            self.error = error(delta.finish.message or "the request failed", param=self._param_of(delta.finish.code))
+            self.error = error(delta.finish.message or "the request failed", param=self._param_of(delta.finish))
 
     def fail(self, error: SglRuntimeError) -> None:
         """End the request without a reply."""
@@ -110,6 +128,19 @@ class PendingReply:
         texts, self._num_taken_texts = output.texts[self._num_taken_texts :], len(output.texts)
         finish = None if self.last is None else self.last.finish
         return Update("".join(texts), output.ids[begin:], output.logprobs[begin:], output.alternatives[begin:], finish)
+
+    def prompt_update(self) -> Update:
+        """The prompt as if it had been generated; the token that begins every sequence only if the text has it."""
+        raw = [token_bytes(self._vocabulary, token_id) for token_id in self.input_ids]
+        text, first = self.request.text, 0
+        if text is None or self.request.input_ids is not None or self.request.session_params is not None:
+            text = b"".join(raw).decode(errors="replace")
+        elif b"".join(raw[1:]) == text.encode():
+            first = 1
+        output = self._output
+        return Update(
+            text, self.input_ids[first:], output.input_logprobs[first:], output.input_alternatives[first:], None
+        )
 
     def meta_info(self) -> dict[str, Any]:
         """The `meta_info` object of the reply so far."""
@@ -127,6 +158,8 @@ class PendingReply:
         if last is not None and last.grammar is not None:
             meta.update(_grammar_fields(last.grammar))
             meta["forced_tokens"] = last.forced_tokens
+        if self._output.hidden_states and self.is_finished:
+            meta["hidden_states"] = _hidden_lists(self._output.hidden_states, len(self.input_ids))
         if self.request.return_logprob:
             meta["output_token_logprobs"] = self._triples(self._output.logprobs, self._output.ids)
             meta.update(self._alternatives("output", self._output.alternatives))
@@ -150,7 +183,7 @@ class PendingReply:
         reply["meta_info"] = self.meta_info()
         return reply
 
-    def _triples(self, logprobs: list[float] | list[float | None], ids: list[int]) -> list[list[Any]]:
+    def _triples(self, logprobs: list[float | None], ids: list[int]) -> list[list[Any]]:
         return [self._triple(logprob, token_id) for logprob, token_id in zip(logprobs, ids, strict=False)]
 
     def _triple(self, logprob: float | None, token_id: int) -> list[Any]:
@@ -171,9 +204,11 @@ class PendingReply:
             ]
         return fields
 
-    def _param_of(self, code: str) -> str | None:
+    def _param_of(self, finish: FinishReason) -> str | None:
         kind = self.request.sampling.grammar_kind
-        return f"{self.request.path}sampling_params.{kind}" if code == "bad_grammar" and kind else None
+        if finish.code == "bad_grammar" and kind:
+            return f"{self.request.path}sampling_params.{kind}"
+        return None if finish.param is None else self.request.path + finish.param
 
 
 def token_bytes(vocabulary: Vocabulary, token_id: int) -> bytes:
@@ -184,6 +219,13 @@ def token_bytes(vocabulary: Vocabulary, token_id: int) -> bytes:
 def token_text(vocabulary: Vocabulary, token_id: int) -> str:
     """The text of one token by itself; a part of a character shows as U+FFFD."""
     return token_bytes(vocabulary, token_id).decode(errors="replace")
+
+
+def _hidden_lists(parts: list[HiddenRows], num_prompt_ids: int) -> list[Any]:
+    """A list of the prompt's rows, then one row for each output token that the model has read."""
+    data = b"".join(part.data for part in parts)
+    rows = np.frombuffer(data, dtype="<f4").reshape(-1, parts[0].size)
+    return [rows[:num_prompt_ids].tolist(), *rows[num_prompt_ids:].tolist()]
 
 
 def _grammar_fields(report: GrammarReport) -> dict[str, Any]:

@@ -6,24 +6,22 @@ One for each API process.  Everything runs on one event loop; `send` must return
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
+from msgspec import structs
+
+from sgl_runtime.config import FeatureConfig, logit_processor_paths
 from sgl_runtime.errors import ContextLengthError, InvalidRequestError, OverloadedError, SglRuntimeError
 from sgl_runtime.ipc.messages import (
-    AbortReply,
     AbortRequest,
     DetokenizerOutput,
     FinishReason,
     FlushCacheReply,
-    FlushCacheRequest,
     Heartbeat,
+    LogitProcessorCall,
     SchedulerInput,
-    StatsReply,
-    StatsRequest,
     TextDelta,
     TokenizedRequest,
 )
@@ -32,6 +30,8 @@ from sgl_runtime.server.generate_request import GenerateRequest
 from sgl_runtime.server.live_requests import LiveRequests
 from sgl_runtime.server.pending_reply import PendingReply
 from sgl_runtime.server.prompt_tokenizer import PromptTokenizer
+from sgl_runtime.server.request_log import RequestLog
+from sgl_runtime.server.scheduler_questions import SchedulerQuestions
 from sgl_runtime.server.stop_regex_compiler import StopRegexCompiler
 from sgl_runtime.server.submission import Submission
 
@@ -50,6 +50,10 @@ class TokenizerManager:
         model_info: Limits that requests are checked against.
         send: Queues messages for the scheduler.
         max_live_requests: Most requests at a time; past it a request is refused. None for no limit.
+        features: Which options of requests are on.
+
+    Attributes:
+        questions: What is asked of the scheduler besides requests.
     """
 
     def __init__(
@@ -59,13 +63,16 @@ class TokenizerManager:
         model_info: ModelInfo,
         send: Callable[[Sequence[SchedulerInput]], None],
         max_live_requests: int | None = None,
+        features: FeatureConfig | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.model_info = model_info
         self._send = send
         self._live = LiveRequests(limit=max_live_requests)
+        self._features = features or FeatureConfig()
+        self._log = RequestLog(is_on=self._features.log_requests)
         self._stop_regexes = StopRegexCompiler()
-        self._questions: dict[str, asyncio.Future[Any]] = {}
+        self.questions = SchedulerQuestions(send)
         self._failure: SglRuntimeError | None = None
         self._last_heartbeat = time.monotonic()
 
@@ -110,7 +117,7 @@ class TokenizerManager:
             elif isinstance(message, Heartbeat):
                 self._last_heartbeat = time.monotonic()
             else:
-                self._answer(message)
+                self.questions.answer(message)
 
     def fail_all(self, error: SglRuntimeError) -> None:
         """End every wait, now and from now on, with an error."""
@@ -118,14 +125,13 @@ class TokenizerManager:
         for pending, submission in self._live:
             pending.fail(error)
             submission.notify(pending)
-        for question in self._questions.values():
-            if not question.done():
-                question.set_exception(error)
+        self.questions.fail(error)
 
     async def drain(self, *, grace_s: float) -> None:
         """Refuse new requests; let those that run finish, and end what is left when the time is over."""
         stopping = OverloadedError("the server is shutting down")
         self._failure = stopping
+        self.questions.refuse(stopping)
         if not self._live:
             return
         try:
@@ -155,15 +161,9 @@ class TokenizerManager:
             return self.tokenizer.encode(text, add_bos=add_bos)
         return await asyncio.to_thread(self.tokenizer.encode, text, add_bos=add_bos)
 
-    async def flush_cache(self) -> FlushCacheReply:
-        """Empty the prefix cache."""
-        reply: FlushCacheReply = await self._ask(FlushCacheRequest(request_id=_request_id()))
-        return reply
-
-    async def stats(self) -> dict[str, Any]:
-        """The scheduler's counters."""
-        reply: StatsReply = await self._ask(StatsRequest(request_id=_request_id()))
-        return reply.stats
+    async def flush_cache(self, *, timeout_s: float) -> FlushCacheReply:
+        """Empty the prefix cache, if need be after waiting so long for the requests to end."""
+        return await self.questions.flush_cache(until_idle=self._live.idle, timeout_s=timeout_s)
 
     async def abort(self, rid: str | None) -> list[str]:
         """End all outputs of one request, or with None every request; the clients' rids of those that were live."""
@@ -176,13 +176,8 @@ class TokenizerManager:
         own_rids = {rid or ""}
         if rid is not None:
             own_rids |= client_rids.keys() - set(unsent)
-        replies: list[AbortReply] = await asyncio.gather(
-            *(
-                self._ask(AbortRequest(request_id=_request_id(), rid=own_rid, abort_all=rid is None))
-                for own_rid in own_rids
-            )
-        )
-        aborted = [*unsent, *(own_rid for reply in replies for own_rid in reply.rids)]
+        replies = await asyncio.gather(*(self.questions.abort(own_rid, abort_all=rid is None) for own_rid in own_rids))
+        aborted = [*unsent, *(own_rid for reply in replies for own_rid in reply)]
         return list(dict.fromkeys(client_rids.get(own_rid, own_rid) for own_rid in aborted))
 
     def _check_serving(self) -> None:
@@ -190,8 +185,9 @@ class TokenizerManager:
             raise self._failure.with_traceback(None)
 
     async def _tokenize(self, pending: PendingReply, text_ids: list[int] | None) -> TokenizedRequest:
-        request = pending.request
+        request, session = pending.request, pending.request.session_params
         self._check_ids(request)
+        check_features(request, self._features)
         prefix = request.input_ids or []
         if text_ids is None:
             text = request.text
@@ -204,10 +200,15 @@ class TokenizerManager:
                 num_prompt_ids=len(input_ids),
                 context_length=self.model_info.context_length,
                 path=request.path,
+                may_be_empty=session is not None,
             ),
         )
+        if session is not None:
+            num_bos = int(bool(input_ids) and input_ids[0] == self.tokenizer.bos_id)
+            session = structs.replace(session, num_bos=num_bos)
         start = request.logprob_start_len if request.return_logprob else -1
-        if start > len(input_ids):
+        # What a session puts in front of the prompt, and so how long it is, the scheduler knows.
+        if session is None and start > len(input_ids):
             raise InvalidRequestError(
                 f"{request.path}logprob_start_len is {start}; the prompt has {len(input_ids)} tokens",
                 param=f"{request.path}logprob_start_len",
@@ -224,9 +225,13 @@ class TokenizerManager:
             stop_automata=stop_automata,
             return_logprob=request.return_logprob,
             # A start at the very end asks for no position at all.
-            logprob_start_len=-1 if start == len(input_ids) else start,
+            logprob_start_len=-1 if session is None and start == len(input_ids) else start,
             top_logprobs_num=request.top_logprobs_num,
             token_ids_logprob=request.token_ids_logprob,
+            extra_key=request.extra_key,
+            return_hidden_states=request.return_hidden_states,
+            session=session,
+            logit_processor=request.custom_logit_processor,
             arrival_time=time.monotonic(),
         )
 
@@ -235,8 +240,9 @@ class TokenizerManager:
         waiting = [
             (pending, message) for pending, message in zip(pendings, messages, strict=True) if not pending.is_finished
         ]
-        for pending, _ in waiting:
+        for pending, message in waiting:
             pending.is_sent = True
+            self._log.received(message)
         if waiting:
             self._send([message for _, message in waiting])
 
@@ -258,6 +264,9 @@ class TokenizerManager:
 
     def _give_up(self, submission: Submission) -> None:
         left = self._live.leave(submission)
+        for pending in submission.pendings:
+            if pending.request.rid in left:
+                self._log.ended(pending, reason="left")
         if left and self._failure is None:
             self._send([AbortRequest(request_id="", rid=rid) for rid in left])
 
@@ -270,38 +279,65 @@ class TokenizerManager:
             return
         pending, submission = entry
         pending.apply(delta)
+        if delta.prompt_ids is not None:
+            # What a session puts in front of the prompt is no news to whoever reads a stream.
+            return
         submission.notify(pending)
         if delta.finish is None:
             return
         self._live.end(delta.rid)
+        self._log.ended(pending, reason=delta.finish.code or delta.finish.type)
         if delta.finish.code == SglRuntimeError.code:
             # Whoever failed may not have been the scheduler: it must not go on with this request.
             self._send([AbortRequest(request_id="", rid=delta.rid)])
 
-    async def _ask(self, message: FlushCacheRequest | StatsRequest | AbortRequest) -> Any:
-        self._check_serving()
-        question = asyncio.get_running_loop().create_future()
-        self._questions[message.request_id] = question
-        try:
-            self._send([message])
-            return await question
-        finally:
-            del self._questions[message.request_id]
 
-    def _answer(self, reply: FlushCacheReply | AbortReply | StatsReply) -> None:
-        question = self._questions.get(reply.request_id)
-        if question is not None and not question.done():
-            question.set_result(reply)
+def check_features(request: GenerateRequest, features: FeatureConfig) -> None:
+    """Refuse options that the server was not started with.
+
+    Raises:
+        InvalidRequestError: the request has one; the message names what turns it on.
+    """
+    if request.return_hidden_states and not features.enable_return_hidden_states:
+        path = f"{request.path}return_hidden_states"
+        raise InvalidRequestError(
+            f"{path} is true; start the server with --enable-return-hidden-states to allow it", param=path
+        )
+    path = f"{request.path}custom_logit_processor"
+    match request.custom_logit_processor:
+        case LogitProcessorCall(is_pickled=True) if not features.enable_custom_logit_processor:
+            raise InvalidRequestError(
+                f"{path} is a pickled callable; start the server with --enable-custom-logit-processor to allow it",
+                param=path,
+            )
+        case LogitProcessorCall(is_pickled=False, name=name):
+            known = sorted(logit_processor_paths(features.custom_logit_processor))
+            if name not in known:
+                raise InvalidRequestError(
+                    f"{path} is {name!r}; the server was started with {', '.join(known) or 'none'}", param=path
+                )
+        case None if request.sampling.custom_params is not None:
+            path = f"{request.path}sampling_params.custom_params"
+            raise InvalidRequestError(f"{path} is given without custom_logit_processor", param=path)
 
 
-def resolve_max_new_tokens(asked: int | None, *, num_prompt_ids: int, context_length: int, path: str = "") -> int:
+def resolve_max_new_tokens(
+    asked: int | None, *, num_prompt_ids: int, context_length: int, path: str = "", may_be_empty: bool = False
+) -> int:
     """How many tokens a request may generate.
+
+    Args:
+        asked: The request's limit; None for none.
+        num_prompt_ids: Tokens of the prompt.
+        context_length: Tokens of prompt and output together.
+        path: Prefix of field names in errors.
+        may_be_empty: Whether the prompt may hold no token.
 
     Raises:
         InvalidRequestError: the prompt is empty.
         ContextLengthError: the prompt leaves no room for what is asked.
     """
-    if num_prompt_ids == 0:
+    if num_prompt_ids == 0 and not may_be_empty:
         raise InvalidRequestError(f"{path}the prompt is empty; it must hold at least one token", param=f"{path}text")
     room = context_length - num_prompt_ids
     if room < (0 if asked == 0 else 1):
@@ -311,7 +347,3 @@ def resolve_max_new_tokens(asked: int | None, *, num_prompt_ids: int, context_le
             param=f"{path}text",
         )
     return room if asked is None else min(asked, room)
-
-
-def _request_id() -> str:
-    return uuid.uuid4().hex

@@ -136,6 +136,7 @@ class ApiProcess:
             model_info=served_model_info(plan.config, self._host, self._facts),
             send=outbox.send,
             max_live_requests=plan.config.scheduler.max_live_requests,
+            features=plan.config.features,
         )
         app = create_app(NativeApi(manager, effective_settings(plan.config, self._facts)))
         server = HttpServer(app, drain=lambda: manager.drain(grace_s=SHUTDOWN_GRACE_S), grace_s=SHUTDOWN_GRACE_S)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
 
-from sgl_runtime.config import cache_folder
+from sgl_runtime.config_values import cache_folder
 from sgl_runtime.errors import ModelLoadError
 from sgl_runtime.model_store.model_source import ModelSource
 from sgl_runtime.tokenizer.chat_template import ChatTemplate

@@ -40,7 +40,7 @@ def make_batch(kind: str, prefixes: list[int], new: list[int], slots: list[np.nd
         extend_lens=np.array(new, dtype=np.int32),
         input_ids=np.zeros(sum(new), dtype=np.int64),
         slot_ids=np.concatenate([s[p:] for s, p in zip(slots, prefixes, strict=True)]),
-        prefix_slots=tuple(s[:p] for s, p in zip(slots, prefixes, strict=True)),
+        changed_slots=tuple((size - 1 - i, s[:p]) for i, (s, p) in enumerate(zip(slots, prefixes, strict=True))),
         samples=np.ones(size, dtype=np.bool_),
         sampling=SamplingBatch(
             temperatures=zeros, top_ps=zeros, top_ks=zeros.astype(np.int32), min_ps=zeros, uniforms=zeros.astype(float)

@@ -129,7 +129,7 @@ def prefill_logits(source: ModelSource, prompts: list[list[int]]) -> list[torch.
         extend_lens=lengths,
         input_ids=np.concatenate([np.array(ids) for ids in prompts]),
         slot_ids=np.random.default_rng(0).permutation(total).astype(np.int32),
-        prefix_slots=(np.empty(0, dtype=np.int32),) * size,
+        changed_slots=(),
         samples=np.zeros(size, dtype=np.bool_),
         sampling=SamplingBatch(
             temperatures=nothing,

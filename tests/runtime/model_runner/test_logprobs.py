@@ -29,7 +29,7 @@ def make_batch(ids: np.ndarray, *, with_alternatives: bool) -> Batch:
         extend_lens=np.array([row[1] for row in ROWS], dtype=np.int32),
         input_ids=ids,
         slot_ids=np.arange(len(ids), dtype=np.int32),
-        prefix_slots=(np.empty(0, dtype=np.int32),) * size,
+        changed_slots=(),
         samples=np.zeros(size, dtype=np.bool_),
         sampling=SamplingBatch(
             temperatures=nothing, top_ps=nothing, top_ks=nothing.astype(np.int32), min_ps=nothing, uniforms=nothing

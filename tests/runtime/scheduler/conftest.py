@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -37,15 +38,25 @@ def make_bench() -> Iterator[Callable[..., Bench]]:
         jump_forward: bool = True,
         encode: Callable[[str], list[int]] | None = None,
         compile_timeout: float = 30.0,
-        **limits: int,
+        overlap: bool = False,
+        host_slots: int = 0,
+        cache: dict[str, Any] | None = None,
+        **limits: Any,
     ) -> Bench:
         config = RuntimeConfig(
             model=ModelSection(model_path="scripted"),
-            cache=CacheConfig(max_total_tokens=num_slots, disable_radix_cache=not cached),
+            cache=CacheConfig(max_total_tokens=num_slots, disable_radix_cache=not cached, **(cache or {})),
             scheduler=SchedulerConfig(max_running_requests=max_running, **limits),
             grammar=GrammarConfig(disable_jump_forward=not jump_forward, grammar_compile_timeout=compile_timeout),
         )
-        executor = ScriptedExecutor(num_slots=num_slots, num_rows=max_running, context_length=context, num_tokens=drawn)
+        executor = ScriptedExecutor(
+            num_slots=num_slots,
+            num_rows=max_running,
+            context_length=context,
+            num_tokens=drawn,
+            overlap=overlap,
+            num_host_slots=host_slots,
+        )
         scheduler = assemble_scheduler(
             config,
             executor,
@@ -53,6 +64,7 @@ def make_bench() -> Iterator[Callable[..., Bench]]:
             eos_ids=frozenset({EOS}),
             num_logits=NUM_TOKENS,
             context_length=context,
+            num_host_slots=host_slots,
             encode=encode,
         )
         benches.append(Bench(scheduler, executor))

@@ -25,10 +25,10 @@ def edited(logits: list[float], prompt: list[int], output: list[int], **sampling
     apply_logit_edits(
         rows,
         LogitEdits(
-            rows=np.full(len(edits), 2),
-            token_ids=np.array(list(edits), dtype=np.int64),
-            repetition=np.array([factor for factor, _ in edits.values()], dtype=np.float32),
-            added=np.array([added for _, added in edits.values()], dtype=np.float32),
+            rows=np.full(len(edits.token_ids), 2),
+            token_ids=edits.token_ids,
+            repetition=edits.repetition,
+            added=edits.added,
         ),
         np.array([0, 0, 1]),
     )

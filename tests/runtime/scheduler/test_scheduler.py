@@ -181,7 +181,7 @@ def test_counters_equal_a_recount(make_bench):
 
 
 def test_a_prompt_over_the_prefill_budget_runs_alone(make_bench):
-    bench = make_bench(max_prefill_tokens=16)
+    bench = make_bench(max_prefill_tokens=16, chunked_prefill_size=-1)
     bench.scheduler.accept(request("a", list(range(50)), 1))
     bench.scheduler.accept(request("b", list(range(60, 70)), 1))
     drain(bench)

@@ -69,7 +69,7 @@ def test_requests_that_have_ended_leave_shared_slots_to_those_that_go_on(make_be
 
 
 def test_a_chain_of_options_costs_its_new_tokens_and_one_each(make_bench):
-    bench = make_bench(context=100, num_slots=4096, max_running=400)
+    bench = make_bench(context=100, num_slots=4096, max_running=400, chunked_prefill_size=4096)
     rng = random.Random(3)
     prompt = [rng.randrange(200) for _ in range(40)]
     options = sorted({tuple(rng.randrange(4) for _ in range(rng.randrange(1, 9))) for _ in range(400)})

@@ -49,11 +49,19 @@ class Callee:
         kind: ARRAY or OBJECT.
         labels: The wanted truths of its formulas, with their labels.
         states: State 0 is the start.
+        transitions: All transitions of these, each once.
         keys: How the keys of an object are told apart.
     """
 
     kind: int
     labels: dict[Truths, int]
     states: list[CalleeState] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
     keys: KeyClasses | None = None
     rules: ArrayRules | ObjectRules | None = None
+
+    def start_again(self) -> None:
+        """Drop all but the first state, and its transitions."""
+        del self.states[1:]
+        self.states[0].transitions.clear()
+        self.transitions.clear()

@@ -4,7 +4,7 @@ A formula says whether a value satisfies something.  TRUE and FALSE are 1 and -1
 one connective is "all of these"; "any of these" is the negation of "all of the negations".
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 Formula = int
 TRUE: Formula = 1
@@ -19,6 +19,7 @@ class Formulas:
         self._atoms: list[Hashable] = [None, None]
         self._parts: list[tuple[Formula, ...] | None] = [None, None]
         self._known: dict[Hashable, Formula] = {}
+        self._atom_sets: dict[Formula, frozenset[Formula]] = {TRUE: frozenset()}
 
     def atom(self, payload: Hashable) -> Formula:
         """The formula that holds where an atom does."""
@@ -71,32 +72,26 @@ class Formulas:
 
     def atoms_of(self, formulas: Iterable[Formula]) -> list[Formula]:
         """The atoms of some formulas, positive, each once, in order of creation."""
-        found: set[Formula] = set()
-        pending = [abs(formula) for formula in formulas]
-        seen = set(pending)
-        while pending:
-            formula = pending.pop()
-            parts = self._parts[formula]
-            if parts is None:
-                if formula != TRUE:
-                    found.add(formula)
-                continue
-            for part in parts:
-                if abs(part) not in seen:
-                    seen.add(abs(part))
-                    pending.append(abs(part))
-        return sorted(found)
+        return sorted(frozenset().union(*(self._atom_set(abs(formula)) for formula in formulas)))
 
-    def substitute(self, formula: Formula, value_of: Callable[[Formula], Formula]) -> Formula:
-        """The formula with each atom replaced by what `value_of` gives for it."""
-        known: dict[Formula, Formula] = {TRUE: TRUE}
+    def substitute(self, formula: Formula, values: Mapping[Formula, Formula]) -> Formula:
+        """The formula with some atoms replaced.
+
+        Args:
+            formula: The formula.
+            values: What replaces an atom, by the atom.
+        """
+        known = dict(values)
 
         def replaced(each: Formula) -> Formula:
             positive = abs(each)
             value = known.get(positive)
             if value is None:
                 parts = self._parts[positive]
-                value = value_of(positive) if parts is None else self.all_of([replaced(part) for part in parts])
+                if parts is None or values.keys().isdisjoint(self._atom_set(positive)):
+                    value = positive
+                else:
+                    value = self.all_of([replaced(part) for part in parts])
                 known[positive] = value
             return value if each > 0 else -value
 
@@ -114,6 +109,18 @@ class Formulas:
             if not self.holds(part, truth_of):
                 return formula < 0
         return formula > 0
+
+    def _atom_set(self, formula: Formula) -> frozenset[Formula]:
+        """The atoms of a positive formula."""
+        found = self._atom_sets.get(formula)
+        if found is None:
+            parts = self._parts[formula]
+            if parts is None:
+                found = frozenset((formula,))
+            else:
+                found = frozenset().union(*[self._atom_set(abs(part)) for part in parts])
+            self._atom_sets[formula] = found
+        return found
 
     def _add(self, payload: Hashable, parts: tuple[Formula, ...] | None) -> Formula:
         self._atoms.append(payload)

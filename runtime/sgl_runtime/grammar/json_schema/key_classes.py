@@ -25,6 +25,7 @@ class KeyClasses:
 
     Attributes:
         names: The names.
+        texts: The spelling of each behind its opening quote, with the closing one; None where it has none.
         has_patterns: Whether keys other than the names are told apart.
     """
 
@@ -38,8 +39,9 @@ class KeyClasses:
             *(StringShape(pattern=pattern) for pattern in rules.patterns),
             *(payload for payload in payloads if isinstance(payload, StringShape | StringValues)),
         )
+        self.texts = tuple(map(scalars.key_text, rules.names))
         self._of_name: dict[int, list[KeyClass]] = {
-            index: [KeyClass(index)] for index, name in enumerate(rules.names) if scalars.spellable(name)
+            index: [KeyClass(index)] for index, text in enumerate(self.texts) if text is not None
         }
         self._others = [KeyClass(NO_NAME)]
         if self.has_patterns:

@@ -41,9 +41,10 @@ def check_general(node: SchemaNode) -> None:
     Raises:
         GrammarError: there is one.
     """
-    for name in node.value:
-        if name in REFUSED:
-            raise node.unsupported(name, "is a keyword that is not supported")
+    if REFUSED.isdisjoint(node.value):
+        return
+    name = next(name for name in node.value if name in REFUSED)
+    raise node.unsupported(name, "is a keyword that is not supported")
 
 
 def named_types(node: SchemaNode) -> list[str] | None:

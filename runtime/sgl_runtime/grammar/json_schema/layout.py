@@ -46,12 +46,14 @@ class Layout:
         self._graph = graph
         self._policy = WhitespacePolicy(builder, whitespace)
         self._strings = StringLayout(builder, scalars, budget)
-        self._keys = KeyLayout(builder, self._strings, scalars)
+        self._keys = KeyLayout(builder, self._strings)
         self._values: dict[tuple[Question, Returns], int] = {}
         self._entries: dict[tuple[Question, Returns], int] = {}
         # The same by transition, which states of a callee share.
         self._entries_of: dict[int, int] = {}
         self._words: dict[tuple[bytes, int], int] = {}
+        # The states of numbers at which they may end, with their labels.
+        self._number_ends: dict[ByteFragment, list[tuple[int, int]]] = {}
         self._starts: dict[int, int] = {}
         self._behind: dict[tuple[int, int], int] = {}
         self._pending: deque[tuple[int, int]] = deque()
@@ -101,8 +103,12 @@ class Layout:
     def _add_number(self, state: int, fragment: ByteFragment, returns: Returns) -> None:
         first = self._builder.embed(fragment)
         self._builder.merge(state, first)
-        for offset, label in enumerate(fragment.labels.tolist()):
-            if label >= 0 and returns[label] != DEAD:
+        ends = self._number_ends.get(fragment)
+        if ends is None:
+            labelled = enumerate(fragment.labels.tolist())
+            ends = self._number_ends[fragment] = [(offset, label) for offset, label in labelled if label >= 0]
+        for offset, label in ends:
+            if returns[label] != DEAD:
                 self._builder.merge(first + offset, returns[label])
 
     def _start(self, number: int) -> int:
@@ -144,14 +150,14 @@ class Layout:
     def _key(self, number: int, node: CalleeState) -> int:
         """The state where a key of an object begins."""
         callee = self._graph.callees[number]
-        entries: dict[KeyClass, int] = {}
+        entries: list[tuple[KeyClass, int]] = []
         for transition in node.transitions:
             assert transition.key is not None
             entry = self._entries_of.get(id(transition))
             if entry is None:
                 returns = self._returns(number, transition.targets)
                 entry = self._entries_of[id(transition)] = self._entry(transition.question, returns)
-            entries[transition.key] = entry
+            entries.append((transition.key, entry))
         assert callee.keys is not None
         return self._keys.start(callee.keys, entries)
 

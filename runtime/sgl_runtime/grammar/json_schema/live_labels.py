@@ -1,5 +1,6 @@
 """Which ends the states of callees can still reach, and cutting off what leads to none."""
 
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from sgl_runtime.grammar.budget import Budget
@@ -22,11 +23,16 @@ def find_labels(graph: "ValueGraph", budget: Budget) -> None:
 
 def _find_labels_of(graph: "ValueGraph", callee: Callee) -> bool:
     # States share transitions, and the states that these lead to were looked at before.
-    known: dict[int, set[int]] = {}
+    known: dict[int, Set[int]] = {}
+    num_labels = len(set(callee.labels.values()))
     changed = False
     for state in reversed(callee.states):
+        if len(state.labels) == num_labels:
+            continue
         labels = set() if state.end_label is None else {state.end_label}
         for transition in state.transitions:
+            if len(labels) == num_labels:
+                break
             found = known.get(id(transition))
             if found is None:
                 found = known[id(transition)] = _labels_behind(graph, callee, transition)
@@ -37,25 +43,27 @@ def _find_labels_of(graph: "ValueGraph", callee: Callee) -> bool:
     return changed
 
 
-def _labels_behind(graph: "ValueGraph", callee: Callee, transition: Transition) -> set[int]:
-    labels: set[int] = set()
-    for label in graph.possible_labels(transition.question):
-        target = transition.targets[label]
-        if target is not None:
-            labels |= callee.states[target].labels
-    return labels
+def _labels_behind(graph: "ValueGraph", callee: Callee, transition: Transition) -> Set[int]:
+    targets = [
+        target
+        for label in graph.possible_labels(transition.question)
+        if (target := transition.targets[label]) is not None
+    ]
+    if len(targets) == 1:
+        return callee.states[targets[0]].labels
+    return set().union(*[callee.states[target].labels for target in targets])
 
 
 def cut_dead_labels(graph: "ValueGraph") -> bool:
     """Stop asking for answers that lead nowhere; returns whether new callees have to be looked at."""
     num_callees = len(graph.callees)
     for callee in graph.callees[:]:
-        kept: dict[int, bool] = {}
+        dead = {id(each) for each in callee.transitions if not _cut(graph, callee, each)}
+        if not dead:
+            continue
+        callee.transitions = [each for each in callee.transitions if id(each) not in dead]
         for state in callee.states:
-            for transition in state.transitions:
-                if id(transition) not in kept:
-                    kept[id(transition)] = _cut(graph, callee, transition)
-            state.transitions = [each for each in state.transitions if kept[id(each)]]
+            state.transitions = [each for each in state.transitions if id(each) not in dead]
     return len(graph.callees) > num_callees
 
 

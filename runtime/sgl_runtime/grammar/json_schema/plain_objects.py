@@ -38,8 +38,7 @@ def build_plain(graph: "ValueGraph", callee: Callee, rules: ObjectRules, needed:
     limit = STATES_FOR_ORDER + STATES_FOR_NAME * len(rules.names)
     if not _PlainObject(graph, callee, rules, budget).build(needed, limit):
         rules.use_one_order()
-        del callee.states[1:]
-        callee.states[0].transitions.clear()
+        callee.start_again()
         _PlainObject(graph, callee, rules, budget).build(needed, None)
     return len(callee.states)
 
@@ -95,6 +94,7 @@ class _PlainObject:
         known = self._transitions.get((key, target))
         if known is None:
             known = self._transitions[key, target] = Transition(key, question, [target])
+            self._callee.transitions.append(known)
         return known
 
 
@@ -118,12 +118,15 @@ class _Chain:
         for index in range(num_names):
             classes = [key for key in keys.following([index]) if key.name == index]
             by_name.append([Transition(*each, [index + 1]) for each in self._questions(classes)])
+            callee.transitions += by_name[index]
         for index, state in enumerate(callee.states):
             # A name that is needed cannot be passed over.
             ahead = needed >> index
             last = index + (ahead & -ahead).bit_length() if ahead else num_names
             state.transitions = [each for name in by_name[index:last] for each in name]
-            state.transitions += [Transition(*each, [index]) for each in others]
+            behind_others = [Transition(*each, [index]) for each in others]
+            state.transitions += behind_others
+            callee.transitions += behind_others
 
     def _questions(self, keys: Sequence[KeyClass]) -> list[tuple[KeyClass, Question]]:
         asked = [(key, self._graph.question_about(self._rules.value_of(key))) for key in keys]

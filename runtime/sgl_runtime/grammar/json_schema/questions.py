@@ -7,7 +7,7 @@ the output go on gets a label, and those that do not are cut off.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula, Formulas
 from sgl_runtime.grammar.json_schema.kinds import (
@@ -35,11 +35,19 @@ class Question:
 
     Attributes:
         values: Formulas by kind.
-        labels: The truths of these that may come, each with its label; several may share one.
+        labels: The truths of these that may come, each with its label, sorted; several may share one.
     """
 
     values: tuple[ByKind, ...]
     labels: Labels
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Questions are looked up much more often than made.
+        object.__setattr__(self, "_hash", hash((self.values, self.labels)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 WHATEVER = Question((), (((), 0),))
@@ -53,6 +61,11 @@ def satisfies(value: ByKind) -> Question:
 
 def narrowed(formulas: Sequence[Formula], labels: Labels) -> tuple[tuple[Formula, ...], Labels]:
     """A question about values of one kind, without the formulas that are TRUE or FALSE for all of these."""
+    if len(formulas) == 1:
+        (formula,) = formulas
+        if formula not in (TRUE, FALSE):
+            return (formula,), labels
+        return (), tuple(((), label) for (truth,), label in labels if truth == (formula == TRUE))
     free = [index for index, formula in enumerate(formulas) if formula not in (TRUE, FALSE)]
     fitting: dict[Truths, int] = {}
     for truths, label in labels:

@@ -7,6 +7,9 @@ from sgl_runtime.grammar.json_schema.numbers import Bound, NumberRange
 from sgl_runtime.grammar.json_schema.schema_node import SchemaNode
 from sgl_runtime.grammar.json_schema.strings import StringShape
 
+_NUMBER_KEYWORDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"))
+_STRING_KEYWORDS = frozenset(("minLength", "maxLength", "pattern", "format"))
+
 
 def read_number(node: SchemaNode, *, is_integer: bool) -> NumberRange:
     """The range of an `integer` or `number`.
@@ -14,6 +17,8 @@ def read_number(node: SchemaNode, *, is_integer: bool) -> NumberRange:
     Raises:
         GrammarError: a keyword is malformed.
     """
+    if _NUMBER_KEYWORDS.isdisjoint(node.value):
+        return NumberRange(is_integer=is_integer)
     multiple = _decimal(node, "multipleOf")
     if multiple is not None and multiple <= 0:
         raise node.error("multipleOf", f"is {node.value['multipleOf']}; it must be above 0")
@@ -31,6 +36,8 @@ def read_string(node: SchemaNode) -> list[StringShape]:
     Raises:
         GrammarError: a keyword is malformed.
     """
+    if _STRING_KEYWORDS.isdisjoint(node.value):
+        return []
     for keyword in ("pattern", "format"):
         if keyword in node.value and not isinstance(node.value[keyword], str):
             raise node.error(keyword, f"is {node.value[keyword]!r}; it must be a string")

@@ -213,15 +213,14 @@ class SchemaReader:
         types = keywords.named_types(node)
         is_integer = types is not None and "integer" in types and "number" not in types
         value = list(ANY_VALUE if types is None else only(kind for name in types for kind in _TYPE_KINDS[name]))
-        readers: tuple[tuple[int, Callable[[], Formula]], ...] = (
-            (NUMBER, lambda: self._number(node, is_integer=is_integer)),
-            (STRING, lambda: self._string(node)),
-            (ARRAY, lambda: self._containers.array(node, allowed)),
-            (OBJECT, lambda: self._containers.object(node, allowed)),
-        )
-        for kind, read in readers:
-            if value[kind] == TRUE:
-                value[kind] = read()
+        if value[NUMBER] == TRUE:
+            value[NUMBER] = self._number(node, is_integer=is_integer)
+        if value[STRING] == TRUE:
+            value[STRING] = self._string(node)
+        if value[ARRAY] == TRUE:
+            value[ARRAY] = self._containers.array(node, allowed)
+        if value[OBJECT] == TRUE:
+            value[OBJECT] = self._containers.object(node, allowed)
         own = tuple(value)
         for keyword in ("enum", "const"):
             if keyword in schema:

@@ -22,6 +22,8 @@ _SCHEMAS = (
 )  # fmt: skip
 
 
+_NAMES_OF_PLACES = ("$id", "id", "$anchor", "$dynamicAnchor")
+
 _NAMING: tuple[tuple[str, type], ...] = (
     ("properties", dict), ("required", list),
     ("dependentRequired", dict), ("dependentSchemas", dict), ("dependencies", dict),
@@ -44,6 +46,7 @@ class References:
         self.ref_stands_alone = isinstance(draft, str) and any(name in draft for name in _REF_STANDS_ALONE)
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._places: dict[str, SchemaNode] | None = None
+        self._may_have_ids: bool | None = None
         self._bases: dict[str, str] = {}
 
     def resolve(self, node: SchemaNode, keyword: str) -> SchemaNode:
@@ -129,7 +132,9 @@ class References:
         return target
 
     def _has_ids(self) -> bool:
-        return len(self._named_places()) > 1
+        if self._may_have_ids is None:
+            self._may_have_ids = _names_a_place(self._root.value)
+        return self._may_have_ids and len(self._named_places()) > 1
 
     def _base_of(self, node: SchemaNode) -> str:
         """The address against which a reference is read: that of the closest `$id` around it."""
@@ -178,3 +183,19 @@ class References:
             if isinstance(node.value.get(keyword), str):
                 self._places[f"{base}#{node.value[keyword]}"] = node
         return base
+
+
+def _names_a_place(root: Any) -> bool:
+    """Whether some place below the root, or an anchor at the root, may have a name: a quick look at all values."""
+    pending = list(root.values()) if isinstance(root, dict) else []
+    if isinstance(root, dict) and any(isinstance(root.get(keyword), str) for keyword in _NAMES_OF_PLACES[2:]):
+        return True
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            if any(isinstance(value.get(keyword), str) for keyword in _NAMES_OF_PLACES):
+                return True
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+    return False

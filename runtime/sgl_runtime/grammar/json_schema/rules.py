@@ -6,8 +6,9 @@ answer leads to a state.  (These are derivatives of the formulas with respect to
 
 import json
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 from sgl_runtime.grammar.json_schema.atoms import (
@@ -34,9 +35,9 @@ Formulae = tuple[Formula, ...]
 NO_NAME = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class KeyClass:
-    """Keys that no rule tells apart.
+    """Keys that no rule of one object tells apart.
 
     Attributes:
         name: Index of the name that the key is, NO_NAME for others.
@@ -47,7 +48,7 @@ class KeyClass:
     truths: Truths = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """One item or property.
 
@@ -71,11 +72,15 @@ class _Asked:
         """Ask about a formula; returns how to find its truth in the answer."""
         if value in (ANY_VALUE, NO_VALUE):
             return lambda truths: value == ANY_VALUE
+        return itemgetter(self.number_of(value))
+
+    def number_of(self, value: ByKind) -> int:
+        """Ask about a formula that is true of some values and not of others; returns its place in the answer."""
         number = self._numbers.get(value)
         if number is None:
             number = self._numbers[value] = len(self.values)
             self.values.append(value)
-        return lambda truths: truths[number]
+        return number
 
 
 _After = Callable[[Truths], Formula]
@@ -107,7 +112,12 @@ class ArrayRules:
                 after[atom] = self._unique(payload, asked, self._candidates(atoms, payload))
             else:
                 after[atom] = self._atom_step(payload, asked)
-        return Step(asked.values, _after(self._formulas, formulas, after))
+
+        def after_item(truths: Truths) -> Formulae:
+            values = {atom: value_of(truths) for atom, value_of in after.items()}
+            return tuple([self._formulas.substitute(formula, values) for formula in formulas])
+
+        return Step(asked.values, after_item)
 
     def at_end(self, atom: Hashable) -> bool:
         """Whether an atom about the further items holds when there are none."""
@@ -173,6 +183,23 @@ def _listed_values(formulas: Formulas, formula: Formula) -> list[Any] | None:
     return None
 
 
+@dataclass(slots=True)
+class _ObjectAtoms:
+    """The atoms of what an object must still satisfy.
+
+    Attributes:
+        properties: Those that have schemas for properties.
+        needed: Those that ask for a property, by the index of its name.
+        needed_bits: The indices of these, as bits.
+        others: All others, with their payloads.
+    """
+
+    properties: list[Formula] = field(default_factory=list)
+    needed: dict[int, Formula] = field(default_factory=dict)
+    needed_bits: int = 0
+    others: list[tuple[Formula, Hashable]] = field(default_factory=list)
+
+
 class ObjectRules:
     """How formulas about objects change.
 
@@ -197,6 +224,7 @@ class ObjectRules:
         self.has_one_order = False
         atoms = self._formulas.atoms_of(formulas)
         payloads = [self._formulas.payload(atom) for atom in atoms]
+        self._listing = [atom for atom, each in zip(atoms, payloads, strict=True) if isinstance(each, Properties)]
         listing = [payload for payload in payloads if isinstance(payload, Properties)]
         lists = [[name for name, _ in each.listed[: each.num_ordered]] for each in listing]
         needed = [payload.name for payload in payloads if isinstance(payload, HasProperty)]
@@ -208,7 +236,9 @@ class ObjectRules:
         names_formulas = [payload.formula for payload in payloads if isinstance(payload, PropertyNames)]
         self.key_atoms = tuple(self._formulas.atoms_of(names_formulas))
         self._index = {name: index for index, name in enumerate(self.names)}
-        self._listed = {each: dict(each.listed) for each in listing}
+        self._listed = {atom: dict(each.listed) for atom, each in zip(self._listing, listing, strict=True)}
+        self._values: dict[tuple[Formula, KeyClass], ByKind] = {}
+        self._atoms: dict[Formulae, _ObjectAtoms] = {}
         self._earlier = [0] * len(self.names) if any_order else self._names_before(lists)
 
     @property
@@ -254,12 +284,32 @@ class ObjectRules:
 
     def step(self, formulas: Formulae, position: int, key: KeyClass) -> Step:
         """What a property asks, and leads to."""
+        atoms = self._atoms.get(formulas)
+        if atoms is None:
+            atoms = self._atoms[formulas] = self._atoms_of(formulas)
         asked = _Asked()
-        after = {
-            atom: self._atom_step(self._formulas.payload(atom), asked, self.moved(position, key), key)
-            for atom in self._formulas.atoms_of(formulas)
-        }
-        return Step(asked.values, _after(self._formulas, formulas, after))
+        # What becomes of atoms whatever the value is; others become FALSE where an answer is no.
+        known = {atom: self._after_any(payload, key) for atom, payload in atoms.others}
+        passed = self.moved(position, key) & atoms.needed_bits
+        while passed:
+            # What was passed over cannot come any more.
+            index = passed.bit_length() - 1
+            known[atoms.needed[index]] = TRUE if index == key.name else FALSE
+            passed ^= 1 << index
+        conditions: list[tuple[Formula, int]] = []
+        for atom in atoms.properties:
+            value = self._schema_of(atom, key)
+            if value == NO_VALUE:
+                known[atom] = FALSE
+            elif value != ANY_VALUE:
+                conditions.append((atom, asked.number_of(value)))
+
+        def after(truths: Truths) -> Formulae:
+            values = known.copy()
+            values.update([(atom, FALSE) for atom, number in conditions if not truths[number]])
+            return tuple([self._formulas.substitute(formula, values) for formula in formulas])
+
+        return Step(asked.values, after)
 
     def at_end(self, atom: Hashable) -> bool:
         """Whether an atom about the further properties holds when there are none."""
@@ -282,52 +332,48 @@ class ObjectRules:
 
     def value_of(self, key: KeyClass) -> ByKind:
         """What the value of a property must satisfy, for the formulas that `needed_names` knows."""
-        return all_values(self._formulas, [self._schema_of(atom, key) for atom in self._listed])
+        return all_values(self._formulas, [self._schema_of(atom, key) for atom in self._listing])
 
-    def _atom_step(self, atom: Hashable, asked: _Asked, moved: int, key: KeyClass) -> _After:
-        same = self._formulas.atom(atom)
-        if isinstance(atom, Properties):
-            truth = asked.ask(self._schema_of(atom, key))
-            return lambda truths: same if truth(truths) else FALSE
-        if isinstance(atom, HasProperty):
-            index = self._index[atom.name]
-            if index == key.name:
-                return lambda truths: TRUE
-            # What was passed over cannot come any more.
-            result = FALSE if moved >> index & 1 else same
-            return lambda truths: result
-        if isinstance(atom, NumProperties):
-            fewer = TRUE if atom.least == 1 else self._formulas.atom(NumProperties(atom.least - 1))
-            return lambda truths: fewer
-        assert isinstance(atom, PropertyNames)
+    def _atoms_of(self, formulas: Formulae) -> _ObjectAtoms:
+        found = _ObjectAtoms()
+        for atom in self._formulas.atoms_of(formulas):
+            payload = self._formulas.payload(atom)
+            if isinstance(payload, Properties):
+                found.properties.append(atom)
+            elif isinstance(payload, HasProperty):
+                index = self._index[payload.name]
+                found.needed[index] = atom
+                found.needed_bits |= 1 << index
+            else:
+                found.others.append((atom, payload))
+        return found
+
+    def _after_any(self, payload: Hashable, key: KeyClass) -> Formula:
+        """What an atom about the number of properties, or about their names, becomes."""
+        if isinstance(payload, NumProperties):
+            return TRUE if payload.least == 1 else self._formulas.atom(NumProperties(payload.least - 1))
+        assert isinstance(payload, PropertyNames)
         truth_of = dict(zip(self.key_atoms, key.truths[len(self.patterns) :], strict=True))
-        kept = same if self._formulas.holds(atom.formula, truth_of.__getitem__) else FALSE
-        return lambda truths: kept
+        holds = self._formulas.holds(payload.formula, truth_of.__getitem__)
+        return self._formulas.atom(payload) if holds else FALSE
 
-    def _schema_of(self, atom: Properties, key: KeyClass) -> ByKind:
+    def _schema_of(self, atom: Formula, key: KeyClass) -> ByKind:
         """What a property's value must satisfy."""
+        known = self._values.get((atom, key))
+        if known is None:
+            known = self._values[atom, key] = self._find_schema(atom, key)
+        return known
+
+    def _find_schema(self, atom: Formula, key: KeyClass) -> ByKind:
+        payload = self._formulas.payload(atom)
+        assert isinstance(payload, Properties)
         children = []
         if key.name != NO_NAME:
             child = self._listed[atom].get(self.names[key.name])
             children += [] if child is None else [child]
-        if atom.patterns:
+        if payload.patterns:
             matched = dict(zip(self.patterns, key.truths, strict=False))
-            children += [child for pattern, child in atom.patterns if matched[pattern]]
+            children += [child for pattern, child in payload.patterns if matched[pattern]]
         if not children:
-            children.append(atom.additional)
+            children.append(payload.additional)
         return all_values(self._formulas, [self._reader.value_of(child) for child in children])
-
-
-def _after(formulas: Formulas, old: Formulae, after: dict[Formula, _After]) -> Callable[[Truths], Formulae]:
-    def result(truths: Truths) -> Formulae:
-        known: dict[Formula, Formula] = {}
-
-        def value_of(atom: Formula) -> Formula:
-            value = known.get(atom)
-            if value is None:
-                value = known[atom] = after[atom](truths)
-            return value
-
-        return tuple(formulas.substitute(formula, value_of) for formula in old)
-
-    return result

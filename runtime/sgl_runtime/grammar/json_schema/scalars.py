@@ -41,6 +41,7 @@ class Scalars:
 
     def __init__(self, usable_bytes: NDArray[np.bool_]) -> None:
         self._usable = usable_bytes
+        self._usable_set = bytes(np.flatnonzero(usable_bytes).tolist())
         self._chars = spellable_chars(usable_bytes)
         self._fragments: SizedCache[ByteFragment] = SizedCache(_MAX_FRAGMENT_BYTES)
         self._automata: SizedCache[CharDfa] = SizedCache(_MAX_AUTOMATON_BYTES)
@@ -97,8 +98,14 @@ class Scalars:
 
     def spellable(self, text: str) -> bool:
         """Whether the JSON spelling of a string consists of usable bytes."""
-        has_surrogates = any("\ud800" <= char <= "\udfff" for char in text)
-        return not has_surrogates and bool(self._usable[list(canonical(text))].all())
+        return self.key_text(text) is not None
+
+    def key_text(self, name: str) -> bytes | None:
+        """The spelling of a property name behind its opening quote, with the closing one; None where it has none."""
+        if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
+            return None
+        text = canonical(name)
+        return None if text.translate(None, self._usable_set) else text + b'"'
 
     def _labelled(
         self,

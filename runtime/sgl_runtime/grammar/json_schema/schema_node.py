@@ -21,7 +21,7 @@ class UnsupportedKeywordError(GrammarError):
         self.reason = reason
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class SchemaNode:
     """A subschema.
 
@@ -38,7 +38,7 @@ class SchemaNode:
         value, pointer = self.value, self.pointer
         for key in keys:
             value = value[key]
-            pointer = f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+            pointer = f"{pointer}/{_escaped(str(key))}"
         return SchemaNode(value, pointer)
 
     def error(self, keyword: str, complaint: str) -> GrammarError:
@@ -51,7 +51,7 @@ class SchemaNode:
 
     def child_pointer(self, keyword: str) -> str:
         """The JSON pointer of a keyword."""
-        return f"{self.pointer}/{keyword.replace('~', '~0').replace('/', '~1')}"
+        return f"{self.pointer}/{_escaped(keyword)}"
 
     def integer(self, keyword: str) -> int | None:
         """The value of a keyword that counts something, None if it is absent.
@@ -89,3 +89,7 @@ class SchemaNode:
         if not isinstance(value, list):
             raise self.error(keyword, "must be a list of schemas")
         return [self.child(keyword, index) for index in range(len(value))]
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1") if "~" in key or "/" in key else key

@@ -5,7 +5,7 @@ other by number, so recursion and "any value" are loops.  What can never lead to
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from sgl_runtime.errors import GrammarError
@@ -80,7 +80,7 @@ class ValueGraph:
         self._num_states = 0
         self._next_callee = 0
 
-    def explore(self, question: Question) -> set[int]:
+    def explore(self, question: Question) -> Set[int]:
         """Build everything that a question needs; returns the labels that some value has.
 
         Raises:
@@ -101,13 +101,12 @@ class ValueGraph:
             known = self._answers[question] = self._find_answers(question)
         return known
 
-    def possible_labels(self, question: Question) -> set[int]:
+    def possible_labels(self, question: Question) -> Set[int]:
         """The labels that values have."""
         answers = self.answers(question)
-        labels = set(answers.labels)
-        for number in answers.callees:
-            labels |= self.callees[number].states[0].labels
-        return labels
+        if not answers.callees:
+            return answers.labels
+        return answers.labels.union(*[self.callees[number].states[0].labels for number in answers.callees])
 
     def _find_answers(self, question: Question) -> Answers:
         words: list[int | None] = []
@@ -161,8 +160,7 @@ class ValueGraph:
             limit = STATES_FOR_ORDER + STATES_FOR_NAME * len(callee.rules.names)
         if not self._build_states(callee, limit) and isinstance(callee.rules, ObjectRules):
             callee.rules.use_one_order()
-            del callee.states[1:]
-            callee.states[0].transitions.clear()
+            callee.start_again()
             self._build_states(callee, math.inf)
 
     def _asks_whether(self, callee: Callee) -> bool:
@@ -238,7 +236,9 @@ class ValueGraph:
             return None
         question = simplest(self.formulas, step.values, labels, len(truths_list))
         self.answers(question)
-        return Transition(key, question, list(targets))
+        transition = Transition(key, question, list(targets))
+        callee.transitions.append(transition)
+        return transition
 
     def _too_many_alternatives(self, values: Sequence[ByKind]) -> GrammarError:
         places = [place for value in values if (place := self._reader.place_of(value)) is not None]

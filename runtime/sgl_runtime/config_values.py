@@ -1,0 +1,106 @@
+"""What "auto" and defaults of a RuntimeConfig come to, each decided once."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from sgl_runtime.config import CacheConfig, SchedulerConfig
+from sgl_runtime.errors import ConfigError
+
+CPU_SLOT_LIMIT = 65_536
+
+
+def resolve_cache(config: CacheConfig, *, free_bytes: int, slot_bytes: int, slot_limit: int | None) -> CacheConfig:
+    """Turn the default number of slots into a number.
+
+    Args:
+        config: The section as given.
+        free_bytes: Memory free after the weights are loaded.
+        slot_bytes: Bytes of keys and values of one token over all layers.
+        slot_limit: Most slots worth holding on this device; None for no limit.
+    """
+    if config.max_total_tokens is not None:
+        return config
+    num_slots = int(free_bytes * config.mem_fraction_static) // slot_bytes
+    num_slots = min(num_slots, slot_limit or num_slots)
+    return replace(config, max_total_tokens=num_slots // config.page_size * config.page_size)
+
+
+def host_slots(config: CacheConfig, *, slot_bytes: int) -> int:
+    """Slots of the pool in host memory; 0 without one.
+
+    Args:
+        config: The section, resolved.
+        slot_bytes: Bytes of keys and values of one token over all layers.
+
+    Raises:
+        ConfigError: the pool would not hold a page.
+    """
+    if not config.enable_hierarchical_cache:
+        return 0
+    assert config.max_total_tokens is not None, "the number of slots is resolved first"
+    num_slots = int(config.max_total_tokens * config.hicache_ratio)
+    if config.hicache_size is not None:
+        num_slots = int(config.hicache_size * 1e9) // slot_bytes
+    if num_slots < config.page_size:
+        name, value = ("hicache_ratio", config.hicache_ratio)
+        if config.hicache_size is not None:
+            name, value = ("hicache_size", config.hicache_size)
+        raise ConfigError(f"{name} is {value}; it must give room for at least one page of {config.page_size} tokens")
+    return num_slots // config.page_size * config.page_size
+
+
+CHUNK_ON_HOST = 512
+CHUNK_BESIDE_HOST = 8192
+
+
+def resolve_scheduler(config: SchedulerConfig, *, runs_beside_host: bool) -> SchedulerConfig:
+    """Turn the default sizes of prefill passes into numbers.
+
+    Args:
+        config: The section as given.
+        runs_beside_host: Whether passes run on an accelerator.
+    """
+    chunk = config.chunked_prefill_size
+    if chunk is None:
+        chunk = CHUNK_BESIDE_HOST if runs_beside_host else CHUNK_ON_HOST
+    most = config.max_prefill_tokens
+    if most is None:
+        most = 2 * (chunk if chunk > 0 else CHUNK_BESIDE_HOST)
+    return replace(config, chunked_prefill_size=chunk, max_prefill_tokens=most)
+
+
+def resolve_context_length(asked: int | None, *, model_limit: int, num_slots: int) -> int:
+    """The context limit: what was asked for or the model's own, and no more than the slots hold.
+
+    Raises:
+        ConfigError: the pool of slots or the asked length is too small to serve anything.
+    """
+    length = min(asked or model_limit, num_slots)
+    if length < 8:
+        raise ConfigError(
+            f"room for only {length} tokens of context; raise max_total_tokens, mem_fraction_static or context_length"
+        )
+    return length
+
+
+def cache_folder() -> Path:
+    """Where this user's derived files are kept: $SGL_CACHE_DIR, or `sgl` in the user's cache folder."""
+    chosen = os.environ.get("SGL_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sgl"
+
+
+SPIN_COUNT = 20_000
+"""Turns that an idle thread of a parallel region waits before it sleeps; GNU OpenMP's own default is 15 times this."""
+
+
+def bound_thread_spinning() -> None:
+    """Keep idle threads of tensor work from burning the cores that others need; called before torch is loaded.
+
+    An idle thread that stays awake takes a core from the API, the detokenizer, or whatever else runs.  A setting of
+    the user's own stands.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", str(SPIN_COUNT))

@@ -1,0 +1,60 @@
+"""RowSettings: the sampling settings of running requests, by row, so that a pass gathers them at once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgl_runtime.batch import IntArray, SamplingBatch
+from sgl_runtime.scheduler.req import Req
+from sgl_runtime.scheduler.uniforms import uniforms
+
+
+class RowSettings:
+    """What stays the same for a request while it holds its row.
+
+    Args:
+        num_rows: Rows of the ReqToTokenPool.
+    """
+
+    def __init__(self, num_rows: int) -> None:
+        self._temperatures = np.zeros(num_rows, dtype=np.float32)
+        self._top_ps = np.ones(num_rows, dtype=np.float32)
+        self._top_ks = np.full(num_rows, -1, dtype=np.int32)
+        self._min_ps = np.zeros(num_rows, dtype=np.float32)
+        self._seeds = np.zeros(num_rows, dtype=np.uint64)
+        self._wants_logprob = np.zeros(num_rows, dtype=np.bool_)
+        self._top_nums = np.zeros(num_rows, dtype=np.int32)
+
+    def fill(self, req: Req) -> None:
+        """Take over the settings of a request that has got its row."""
+        row, sampling = req.row, req.sampling
+        self._temperatures[row] = 0.0 if sampling.is_greedy else sampling.temperature
+        self._top_ps[row] = sampling.top_p
+        self._top_ks[row] = sampling.top_k
+        self._min_ps[row] = sampling.min_p
+        self._seeds[row] = req.seed
+        self._wants_logprob[row] = req.message.return_logprob
+        self._top_nums[row] = req.message.top_logprobs_num
+
+    def sampling(self, rows: IntArray, draws: NDArray[np.uint64]) -> SamplingBatch:
+        """The settings of a pass.
+
+        Args:
+            rows: (B,) rows.
+            draws: (B,) index of the token that each draws in its output.
+        """
+        return SamplingBatch(
+            temperatures=self._temperatures[rows],
+            top_ps=self._top_ps[rows],
+            top_ks=self._top_ks[rows],
+            min_ps=self._min_ps[rows],
+            uniforms=uniforms(self._seeds[rows], draws),
+        )
+
+    def wants_logprob(self, rows: IntArray) -> NDArray[np.bool_]:
+        """(B,) whether the log probability of the drawn token is wanted."""
+        return self._wants_logprob[rows]
+
+    def top_nums(self, rows: IntArray) -> IntArray | None:
+        """(B,) how many of the likeliest tokens are wanted; None where none are."""
+        numbers = self._top_nums[rows]
+        return numbers if numbers.any() else None

@@ -1,0 +1,87 @@
+"""Options of `/generate` that a batch may give once for all prompts, or in a list with one for each."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from sgl_runtime.errors import InvalidRequestError
+from sgl_runtime.ipc.messages import LogitProcessorCall, SessionTurn
+from sgl_runtime.server.field_checks import (
+    checked_boolean,
+    checked_fields,
+    checked_integer,
+    checked_name,
+    token_ids,
+)
+
+MAX_TOP_LOGPROBS = 100
+MAX_PROBE_IDS = 1000
+MAX_PRIORITY = 2**31 - 1
+
+
+def _boolean(path: str, value: Any) -> bool:
+    return value is not None and checked_boolean(path, value)
+
+
+def _integer(allowed: str, low: int, high: int, default: int) -> Callable[[str, Any], int]:
+    def check(path: str, value: Any) -> int:
+        return default if value is None else checked_integer(path, value, low=low, high=high, allowed=allowed)
+
+    return check
+
+
+def _probe_ids(path: str, value: Any) -> tuple[int, ...]:
+    ids = tuple(token_ids(path, [] if value is None else value))
+    if len(ids) > MAX_PROBE_IDS:
+        raise InvalidRequestError(f"{path} holds {len(ids)} ids; at most {MAX_PROBE_IDS} are taken", param=path)
+    return ids
+
+
+def _session_turn(path: str, value: Any) -> SessionTurn | None:
+    if value is None:
+        return None
+    fields = checked_fields(value, ("id", "rid", "offset", "replace", "drop_previous_output"), path=path)
+    offset = fields.get("offset")
+    if offset is not None:
+        limit = 2**31 - 1
+        offset = checked_integer(
+            f"{path}.offset", offset, low=-limit, high=limit, allowed=f"an integer from {-limit} to {limit}"
+        )
+    return SessionTurn(
+        id=checked_name(f"{path}.id", fields.get("id")),
+        rid=checked_name(f"{path}.rid", fields["rid"]) if "rid" in fields else None,
+        # As clients of sessions know it, an offset of 0 is none.
+        offset=offset or None,
+        replace=checked_boolean(f"{path}.replace", fields.get("replace", False)),
+        drop_previous_output=checked_boolean(f"{path}.drop_previous_output", fields.get("drop_previous_output", False)),
+    )
+
+
+def _logit_processor(path: str, value: Any) -> LogitProcessorCall | None:
+    """A registered name, or the JSON text of an object whose `callable` is a pickle in hexadecimal digits."""
+    if value is None:
+        return None
+    text = checked_name(path, value)
+    if not text.startswith("{"):
+        return LogitProcessorCall(name=text)
+    try:
+        pickled = json.loads(text)["callable"]
+        bytes.fromhex(pickled)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InvalidRequestError(
+            f'{path} is no JSON object {{"callable": "hexadecimal digits of a pickle"}}: {error!r}', param=path
+        ) from error
+    return LogitProcessorCall(name=pickled, is_pickled=True)
+
+
+OPTIONS: dict[str, Callable[[str, Any], Any]] = {
+    "return_logprob": _boolean,
+    "logprob_start_len": _integer("an integer of at least -1", -1, 2**63 - 1, -1),
+    "top_logprobs_num": _integer(f"an integer from 0 to {MAX_TOP_LOGPROBS}", 0, MAX_TOP_LOGPROBS, 0),
+    "token_ids_logprob": _probe_ids,
+    "extra_key": lambda path, value: None if value is None else checked_name(path, value),
+    "return_hidden_states": _boolean,
+    "priority": _integer(f"an integer from {-MAX_PRIORITY} to {MAX_PRIORITY}", -MAX_PRIORITY, MAX_PRIORITY, 0),
+    "session_params": _session_turn,
+    "custom_logit_processor": _logit_processor,
+}

@@ -1,0 +1,51 @@
+"""The factories of a server or Engine with the real scheduler around the scripted executor, and a byte tokenizer.
+
+What follows a prompt is a hash of it, so a wrong prompt shows in the output.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fakes.byte_tokenizer import EOS_ID, VOCABULARY
+from fakes.scripted_composition import ScriptedHost
+from fakes.scripted_executor import ScriptedExecutor
+from sgl_runtime.composition import assemble_scheduler
+from sgl_runtime.config import CacheConfig, RuntimeConfig
+from sgl_runtime.scheduler.scheduler import Scheduler
+from sgl_runtime.serving.factories import Factories
+
+CONTEXT_LENGTH = 200
+NUM_SLOTS = 600
+# Outputs are lower-case letters and what stands around them.
+NUM_DRAWN = 128
+
+
+@dataclass(frozen=True)
+class HashedParts:
+    scheduler: Scheduler
+    facts: dict[str, Any]
+
+
+def build_scheduler(config: RuntimeConfig, host: ScriptedHost) -> HashedParts:
+    num_slots = config.cache.max_total_tokens or NUM_SLOTS
+    executor = ScriptedExecutor(
+        num_slots=num_slots,
+        num_rows=config.scheduler.max_running_requests,
+        context_length=CONTEXT_LENGTH,
+        num_tokens=NUM_DRAWN,
+        overlap=True,
+    )
+    cache = CacheConfig(max_total_tokens=num_slots, disable_radix_cache=config.cache.disable_radix_cache)
+    scheduler = assemble_scheduler(
+        RuntimeConfig(model=config.model, cache=cache, scheduler=config.scheduler, features=config.features),
+        executor,
+        vocabulary=VOCABULARY,
+        eos_ids=frozenset({EOS_ID}),
+        num_logits=VOCABULARY.size,
+        context_length=CONTEXT_LENGTH,
+    )
+    facts = {"context_length": CONTEXT_LENGTH, "weight_dtype": "none", "max_total_tokens": num_slots}
+    return HashedParts(scheduler, facts)
+
+
+HASHED = Factories(host="fakes.scripted_composition:build_host", scheduler="fakes.hashed_composition:build_scheduler")
