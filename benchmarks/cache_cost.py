@@ -160,8 +160,8 @@ def print_overhead(prompt_len: int, output_len: int, tokens_per_s: float) -> Non
     model_s = (prompt_len + output_len) / tokens_per_s
     extra = seconds[True] - seconds[False]
     print(
-        f"nothing repeats, {prompt_len} + {output_len} tokens: {extra * 1e6:.0f} us a request more than without a cache, "
-        f"{100 * extra / model_s:.2f} % of the time at {tokens_per_s:,.0f} tokens a second"
+        f"nothing repeats, {prompt_len} + {output_len} tokens: {extra * 1e6:.0f} us a request over no cache,"
+        f" {100 * extra / model_s:.2f} % of the time at {tokens_per_s:,.0f} tokens a second"
     )
 
 

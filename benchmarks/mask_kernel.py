@@ -221,6 +221,7 @@ def measure(
     arrays = AutomatonArrays(
         automaton.byte_classes, automaton.table, automaton.accepting,
         automaton.edge_target, automaton.edge_argument, automaton.returns,
+        automaton.needed_depth, automaton.needed_behind,
     )  # fmt: skip
     num_slots = automaton.num_states if precompute else 1
     sizes = ArenaSizes(entries=1 << 25, slots=num_slots, list_entries=1 << 25)

@@ -1,6 +1,7 @@
 """The composition root of the model side: builds tokenizer and scheduler from a RuntimeConfig."""
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from sgl_runtime.grammar.base import GrammarVocabulary
 from sgl_runtime.grammar.forced_tokens import ForcedTokens
 from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
 from sgl_runtime.model_store.model_source import ModelSource
+from sgl_runtime.sampling_params import MAX_SEED
 from sgl_runtime.scheduler.batch_planner import BatchPlanner
 from sgl_runtime.scheduler.grammar_queue import GrammarQueue
 from sgl_runtime.scheduler.request_intake import RequestIntake
@@ -74,8 +76,7 @@ class SchedulerParts:
 
     Attributes:
         scheduler: The scheduler.
-        facts: What the API must know: context_length (tokens of prompt and output together), max_total_tokens,
-            weight_dtype, device, attention_backend.
+        facts: What the API must know: `resolved_facts`, and weight_dtype, attention_backend, kv_cache_bytes.
     """
 
     scheduler: Scheduler
@@ -96,17 +97,17 @@ def build_scheduler(config: RuntimeConfig, host: ModelHost) -> SchedulerParts:
     begin = time.monotonic()
     built = build_model(config, host.source)
     logger.info("model loaded seconds=%.2f slots=%d", time.monotonic() - begin, built.num_slots)
-    facts = {
-        "context_length": built.context_length,
-        "max_total_tokens": built.num_slots,
-        "weight_dtype": built.weight_dtype,
-        "device": config.device.device,
-        "attention_backend": built.attention_backend,
-    }
-    resolved = replace(config, cache=replace(config.cache, max_total_tokens=built.num_slots))
+    executor = LocalExecutor(built.runner)
+    seed = config.device.random_seed
+    resolved = replace(
+        config,
+        cache=replace(config.cache, max_total_tokens=built.num_slots),
+        scheduler=resolve_scheduler(config.scheduler, runs_beside_host=executor.runs_beside_host),
+        device=replace(config.device, random_seed=secrets.randbelow(MAX_SEED + 1) if seed is None else seed),
+    )
     scheduler = assemble_scheduler(
         resolved,
-        LocalExecutor(built.runner),
+        executor,
         vocabulary=host.tokenizer.vocabulary,
         eos_ids=host.eos_ids,
         num_logits=host.vocab_size,
@@ -114,7 +115,32 @@ def build_scheduler(config: RuntimeConfig, host: ModelHost) -> SchedulerParts:
         num_host_slots=built.num_host_slots,
         encode=partial(host.tokenizer.encode, add_bos=False),
     )
-    return SchedulerParts(scheduler, facts)
+    facts = {
+        "weight_dtype": built.weight_dtype,
+        "device": built.device,
+        "attention_backend": built.attention_backend,
+        "kv_cache_bytes": built.kv_cache_bytes,
+    }
+    return SchedulerParts(scheduler, {**resolved_facts(resolved, context_length=built.context_length), **facts})
+
+
+def resolved_facts(config: RuntimeConfig, *, context_length: int) -> dict[str, Any]:
+    """What requests are held to, and other numbers that became fixed at start, by the names of docs/protocol.md.
+
+    Args:
+        config: Resolved.
+        context_length: Most tokens of prompt and output together.
+    """
+    return {
+        "context_length": context_length,
+        "max_req_len": context_length,
+        "max_req_input_len": context_length - 1,
+        "max_total_tokens": config.cache.max_total_tokens,
+        "max_running_requests": config.scheduler.max_running_requests,
+        "max_prefill_tokens": config.scheduler.max_prefill_tokens,
+        "chunked_prefill_size": config.scheduler.chunked_prefill_size,
+        "random_seed": config.device.random_seed,
+    }
 
 
 def assemble_scheduler(

@@ -53,13 +53,15 @@ class ModelSection:
         model_path: `smollm2`, a folder, a `.gguf` file, or a hub id (owner/name).
         tokenizer_path: Folder of the tokenizer; the model's by default.
         revision: Branch, tag or commit of a hub id.
-        dtype: Type of the weights in memory; auto takes float32 on a CPU.
+        load_format: auto reads the model's files; dummy makes up random weights, to measure speed.
+        dtype: Type of the weights in memory; auto takes float32 on a CPU, bfloat16 on a GPU.
         context_length: Limit on prompt and output together; the model's own by default.
     """
 
     model_path: str
     tokenizer_path: str | None = None
     revision: str | None = None
+    load_format: Literal["auto", "dummy"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     context_length: int | None = None
 
@@ -108,11 +110,12 @@ class CacheConfig:
     Attributes:
         max_total_tokens: Slots for tokens; by default what `mem_fraction_static` of free memory holds, on a CPU at most
             65,536.
-        mem_fraction_static: Share of the memory that is free after loading, for the default number of slots.
+        mem_fraction_static: Share of the memory that is free after loading, for the default number of slots; by
+            default 0.5 on a CPU, 0.85 on a GPU.
         page_size: Tokens that are allocated, shared and dropped together: a power of two up to 256.
         disable_radix_cache: Do not keep prefixes of finished requests.
-        radix_eviction_policy: Which prefixes are dropped first: lru (not used for longest), lfu (used least often), fifo
-            (oldest), priority (of the least urgent requests).
+        radix_eviction_policy: Which prefixes are dropped first: lru (not used for longest), lfu (used least often),
+            fifo (oldest), priority (of the least urgent requests).
         enable_hierarchical_cache: Keep prefixes that are dropped from the device in host memory, and copy them back
             instead of computing them again.
         hicache_ratio: Slots of the pool in host memory for each slot on the device.
@@ -123,7 +126,7 @@ class CacheConfig:
     """
 
     max_total_tokens: int | None = None
-    mem_fraction_static: float = 0.5
+    mem_fraction_static: float | None = None
     page_size: int = 1
     disable_radix_cache: bool = False
     radix_eviction_policy: Literal["lru", "lfu", "fifo", "priority"] = "lru"
@@ -140,7 +143,7 @@ class CacheConfig:
             ConfigError: one does not.
         """
         _check_positive("max_total_tokens", self.max_total_tokens)
-        if not 0.0 < self.mem_fraction_static < 1.0:
+        if self.mem_fraction_static is not None and not 0.0 < self.mem_fraction_static < 1.0:
             raise ConfigError(
                 f"mem_fraction_static is {self.mem_fraction_static}; it must be between 0 and 1, both excluded"
             )
@@ -200,14 +203,19 @@ class DeviceConfig:
     """Where the model runs.
 
     Attributes:
-        device: cpu.
-        attention_backend: auto (the device's own) or reference.
+        device: cpu, cuda, or auto, which takes a GPU where there is one.
+        attention_backend: auto (the device's own), triton (on a GPU), reference, or invariant (slower; a token's result
+            depends on its context alone).
+        disable_cuda_graph: Launch decode passes on a GPU kernel by kernel.
+        cuda_graph_max_bs: Rows of the largest decode pass that is captured as a CUDA graph.
         num_threads: Threads for tensor work on a CPU; all cores by default.
         random_seed: Seed for requests that bring none; fresh by default.
     """
 
-    device: str = "cpu"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     attention_backend: str = "auto"
+    disable_cuda_graph: bool = False
+    cuda_graph_max_bs: int = 256
     num_threads: int | None = None
     random_seed: int | None = None
 
@@ -268,6 +276,11 @@ class RuntimeConfig:
         _check_positive("max_sessions", self.features.max_sessions)
         _check_positive("decode_log_interval", self.features.decode_log_interval)
         logit_processor_paths(self.features.custom_logit_processor)
+        backend = self.device.attention_backend
+        if self.features.enable_deterministic_inference and backend not in ("auto", "invariant"):
+            raise ConfigError(
+                f"attention_backend is {backend!r}; with enable_deterministic_inference it must be auto or invariant"
+            )
         _check_positive("max_grammar_states", self.grammar.max_grammar_states)
         _check_positive("grammar_cache_size", self.grammar.grammar_cache_size)
         if self.grammar.grammar_compile_memory < MIN_COMPILE_MEMORY:

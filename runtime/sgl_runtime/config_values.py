@@ -10,7 +10,9 @@ from sgl_runtime.errors import ConfigError
 CPU_SLOT_LIMIT = 65_536
 
 
-def resolve_cache(config: CacheConfig, *, free_bytes: int, slot_bytes: int, slot_limit: int | None) -> CacheConfig:
+def resolve_cache(
+    config: CacheConfig, *, free_bytes: int, slot_bytes: int, slot_limit: int | None, default_fraction: float
+) -> CacheConfig:
     """Turn the default number of slots into a number.
 
     Args:
@@ -18,10 +20,11 @@ def resolve_cache(config: CacheConfig, *, free_bytes: int, slot_bytes: int, slot
         free_bytes: Memory free after the weights are loaded.
         slot_bytes: Bytes of keys and values of one token over all layers.
         slot_limit: Most slots worth holding on this device; None for no limit.
+        default_fraction: Share of the free memory that is taken by default.
     """
     if config.max_total_tokens is not None:
         return config
-    num_slots = int(free_bytes * config.mem_fraction_static) // slot_bytes
+    num_slots = int(free_bytes * (config.mem_fraction_static or default_fraction)) // slot_bytes
     num_slots = min(num_slots, slot_limit or num_slots)
     return replace(config, max_total_tokens=num_slots // config.page_size * config.page_size)
 

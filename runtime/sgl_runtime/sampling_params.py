@@ -17,6 +17,8 @@ GRAMMAR_KINDS: tuple[GrammarKind, ...] = get_args(GrammarKind)
 MAX_SEED = 2**63 - 1
 MAX_SAMPLES = 128
 MAX_STOP_REGEXES = 8
+MAX_PARAMS_DEPTH = 32
+MAX_PARAMS_CHARACTERS = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,10 +235,26 @@ def _json_text(allowed: str, *, types: tuple[type, ...]) -> Check:
     return check
 
 
-def _json_object(path: str, value: Any) -> str:
+def _small_object(path: str, value: Any) -> str:
     if not isinstance(value, dict):
         raise reject(path, value, "an object")
-    return _as_json(path, value)
+    if _is_deeper(value, MAX_PARAMS_DEPTH):
+        raise InvalidRequestError(f"{path} nests more than {MAX_PARAMS_DEPTH} objects and lists", param=path)
+    text = _as_json(path, value)
+    if len(text) > MAX_PARAMS_CHARACTERS:
+        raise InvalidRequestError(
+            f"{path} has {len(text)} characters as JSON; at most {MAX_PARAMS_CHARACTERS} are taken", param=path
+        )
+    return text
+
+
+def _is_deeper(value: Any, limit: int) -> bool:
+    """Whether objects and lists stand in each other more than `limit` deep."""
+    level = [value]
+    for _ in range(limit):
+        items = [item for outer in level for item in (outer.values() if isinstance(outer, dict) else outer)]
+        level = [item for item in items if isinstance(item, dict | list | tuple)]
+    return bool(level)
 
 
 def _as_json(path: str, value: Any) -> str:
@@ -291,5 +309,5 @@ _CHECKS: dict[str, Check] = {
     "json_schema_lenient": _boolean,
     "ebnf": _grammar_text,
     "structural_tag": _json_text("a structural tag as an object or as JSON text", types=(dict,)),
-    "custom_params": _json_object,
+    "custom_params": _small_object,
 }

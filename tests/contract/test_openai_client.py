@@ -8,6 +8,7 @@ import openai
 import pytest
 import requests
 
+from fakes.byte_tokenizer import BOS_ID
 from fakes.scripted_server import ScriptedServer
 
 USER = [{"role": "user", "content": "say:hello wörld"}]
@@ -98,6 +99,33 @@ def test_completion_logprobs(client: Any) -> None:
     assert (logprobs.text_offset, logprobs.top_logprobs) == ([0, 1, 2], None)
     reply = client.completions.create(model="scripted", prompt="say:ab", logprobs=2, max_tokens=1)
     assert reply.choices[0].logprobs.top_logprobs == [{"a": -0.5, "b": -1.5}]
+
+
+def test_echo_puts_the_prompt_in_front(client: Any) -> None:
+    options = {"model": "scripted", "prompt": "say:ab", "echo": True}
+    assert client.completions.create(**options).choices[0].text == "say:abab"
+    reply = client.completions.create(**options, logprobs=1, max_tokens=1)
+    shown = reply.choices[0].logprobs
+    assert reply.choices[0].text == "say:aba"
+    assert shown.tokens == [*"say:aba"]
+    # The token that begins every sequence is not in the text, but the first letter is likely or not behind it.
+    assert shown.token_logprobs == [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -0.5]
+    assert shown.text_offset == [*range(7)]
+    assert shown.top_logprobs[1] == {"a": -2.0}
+    chunks = list(client.completions.create(**options, logprobs=1, max_tokens=1, stream=True))
+    assert "".join(chunk.choices[0].text for chunk in chunks) == "say:aba"
+    assert [token for chunk in chunks for token in chunk.choices[0].logprobs.tokens] == [*"say:aba"]
+
+
+def test_echo_of_ids_without_output_scores_the_prompt(client: Any) -> None:
+    ids = [BOS_ID, *"é!".encode()]
+    reply = client.completions.create(model="scripted", prompt=ids, echo=True, logprobs=1, max_tokens=0)
+    assert reply.choices[0].text == "<s>é!"
+    assert reply.choices[0].logprobs.token_logprobs == [None, -1.0, -2.0, -3.0]
+    assert reply.choices[0].logprobs.top_logprobs[0] is None
+    assert reply.usage.completion_tokens == 0
+    reply = client.completions.create(model="scripted", prompt=["say:a", "say:b"], n=2, echo=True)
+    assert [choice.text for choice in reply.choices] == ["say:aa", "say:aa", "say:bb", "say:bb"]
 
 
 def test_several_choices_have_their_own_seeds_and_one_prompt(client: Any) -> None:

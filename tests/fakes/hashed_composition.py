@@ -8,9 +8,9 @@ from typing import Any
 
 from fakes.byte_tokenizer import EOS_ID, VOCABULARY
 from fakes.scripted_composition import ScriptedHost
-from fakes.scripted_executor import ScriptedExecutor
-from sgl_runtime.composition import assemble_scheduler
+from sgl_runtime.composition import assemble_scheduler, resolved_facts
 from sgl_runtime.config import CacheConfig, RuntimeConfig
+from sgl_runtime.config_values import resolve_scheduler
 from sgl_runtime.scheduler.scheduler import Scheduler
 from sgl_runtime.serving.factories import Factories
 
@@ -27,6 +27,9 @@ class HashedParts:
 
 
 def build_scheduler(config: RuntimeConfig, host: ScriptedHost) -> HashedParts:
+    # It loads torch, which takes seconds in each process.
+    from fakes.scripted_executor import ScriptedExecutor
+
     num_slots = config.cache.max_total_tokens or NUM_SLOTS
     executor = ScriptedExecutor(
         num_slots=num_slots,
@@ -36,15 +39,21 @@ def build_scheduler(config: RuntimeConfig, host: ScriptedHost) -> HashedParts:
         overlap=True,
     )
     cache = CacheConfig(max_total_tokens=num_slots, disable_radix_cache=config.cache.disable_radix_cache)
+    resolved = RuntimeConfig(
+        model=config.model,
+        cache=cache,
+        scheduler=resolve_scheduler(config.scheduler, runs_beside_host=True),
+        features=config.features,
+    )
     scheduler = assemble_scheduler(
-        RuntimeConfig(model=config.model, cache=cache, scheduler=config.scheduler, features=config.features),
+        resolved,
         executor,
         vocabulary=VOCABULARY,
         eos_ids=frozenset({EOS_ID}),
         num_logits=VOCABULARY.size,
         context_length=CONTEXT_LENGTH,
     )
-    facts = {"context_length": CONTEXT_LENGTH, "weight_dtype": "none", "max_total_tokens": num_slots}
+    facts = {**resolved_facts(resolved, context_length=CONTEXT_LENGTH), "weight_dtype": "none"}
     return HashedParts(scheduler, facts)
 
 

@@ -13,6 +13,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from sgl_runtime.cache.prefix_cache import PrefixPlace
 from sgl_runtime.cache.radix_cache import RadixCache
 from sgl_runtime.cache.slot_allocator import SlotAllocator, whole_pages
 
@@ -38,6 +39,7 @@ class RadixCacheMachine(RuleBasedStateMachine):
         self.cache = RadixCache(page_size=self.page_size, policy=policy)
         self.allocator = SlotAllocator(num_slots=self.num_slots, page_size=self.page_size)
         self.model: dict[Prefix, int] = {}
+        self.places: dict[Prefix, PrefixPlace] = {}
         self.locks: list[tuple[object, Prefix]] = []
 
     def expand(self, ids: list[int]) -> tuple[int, ...]:
@@ -72,7 +74,10 @@ class RadixCacheMachine(RuleBasedStateMachine):
     @rule(ids=SEQUENCES, key=EXTRA_KEYS, is_cut=st.booleans())
     def match(self, ids: list[int], key: str | None, is_cut: bool) -> None:
         tokens = self.expand(ids)[: -1 if is_cut else None]
-        assert self.cache.prefix_len(np.array(tokens), extra_key=key) == self.longest(key, tokens)
+        # A place that was found before may have been cut, grown or dropped since.
+        since = self.places.get((key, tokens))
+        self.places[key, tokens] = self.cache.find(np.array(tokens), extra_key=key, since=since)
+        assert self.places[key, tokens].length == self.longest(key, tokens)
         match = self.cache.match(np.array(tokens), extra_key=key)
         assert match.length == self.longest(key, tokens)
         assert match.slots.tolist() == [self.model[key, tokens[: n + 1]] for n in range(match.length)]

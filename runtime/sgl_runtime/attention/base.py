@@ -4,18 +4,22 @@ from typing import Protocol
 
 from torch import Tensor
 
+from sgl_runtime.device.ops import Ops
 from sgl_runtime.forward.forward_batch import ForwardBatch
+
+Rotary = tuple[Tensor, Tensor]
+"""Cosines and sines of the new tokens' positions, (T, D / 2) each."""
 
 
 class Attend(Protocol):
     """Attention of one pass; a model calls it once a layer and knows nothing else of the pass."""
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, *, layer_id: int) -> Tensor:
-        """Store the new keys and values, then attend.
+    def __call__(self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int) -> Tensor:
+        """Rotate queries and keys, store the new keys and values, then attend.
 
         Args:
-            q: (T, H, D) queries of the new tokens, rotated.
-            k, v: (T, G, D) keys and values of the new tokens; k rotated.
+            qkv: (T, H + 2 G, D): queries, keys and values of the new tokens; may be overwritten.
+            rotary: How queries and keys are rotated; None where they are not.
             layer_id: Which layer of the pool.
 
         Returns:
@@ -28,3 +32,42 @@ class AttentionBackend(Protocol):
 
     def prepare(self, forward_batch: ForwardBatch) -> Attend:
         """The attend of this pass; the slot table already holds the new slots."""
+
+
+class AttendRotated(Protocol):
+    """Attention over queries and keys that have been rotated."""
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, *, layer_id: int) -> Tensor:
+        """Store the new keys and values, then attend.
+
+        Args:
+            q: (T, H, D).
+            k, v: (T, G, D).
+            layer_id: Which layer of the pool.
+
+        Returns:
+            (T, H, D).
+        """
+
+
+class RotateFirst:
+    """An `Attend` that rotates in an operation of its own.
+
+    Args:
+        attend: Does the rest.
+        num_groups: G.
+        ops: The device's operations.
+    """
+
+    def __init__(self, attend: AttendRotated, *, num_groups: int, ops: Ops) -> None:
+        self._attend = attend
+        self._groups = num_groups
+        self._ops = ops
+
+    def __call__(self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int) -> Tensor:
+        """See `Attend`."""
+        heads = qkv.shape[1] - 2 * self._groups
+        qk = qkv[:, : heads + self._groups]
+        if rotary is not None:
+            qk = self._ops.rotary(qk, *rotary)
+        return self._attend(qk[:, :heads], qk[:, heads:], qkv[:, heads + self._groups :], layer_id=layer_id)

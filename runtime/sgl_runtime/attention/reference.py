@@ -7,9 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sgl_runtime.attention.base import AttendRotated, RotateFirst
 from sgl_runtime.attention.decode_plan import SharedPrefix, TailGroup, is_run, plan_decode
 from sgl_runtime.attention.partial import Partial, attend_part
 from sgl_runtime.batch import IntArray
+from sgl_runtime.device.ops import Ops
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
@@ -99,17 +101,22 @@ class ReferenceAttention:
     Args:
         pool: Keys and values.
         slot_table: Slots by row and position.
+        ops: The device's operations.
     """
 
-    def __init__(self, *, pool: TokenToKVPool, slot_table: SlotTable) -> None:
+    def __init__(self, *, pool: TokenToKVPool, slot_table: SlotTable, ops: Ops) -> None:
         self._pool = pool
         self._table = slot_table
+        self._ops = ops
 
-    def prepare(self, forward_batch: ForwardBatch) -> "DecodeAttend | ExtendAttend":
+    def prepare(self, forward_batch: ForwardBatch) -> RotateFirst:
         """See `AttentionBackend`."""
+        attend: AttendRotated
         if forward_batch.batch.kind == "decode":
-            return self._prepare_decode(forward_batch)
-        return ExtendAttend(self._pool, forward_batch.slot_ids, self._extend_rows(forward_batch))
+            attend = self._prepare_decode(forward_batch)
+        else:
+            attend = ExtendAttend(self._pool, forward_batch.slot_ids, self._extend_rows(forward_batch))
+        return RotateFirst(attend, num_groups=self._pool.num_groups, ops=self._ops)
 
     def _prepare_decode(self, forward_batch: ForwardBatch) -> "DecodeAttend":
         batch = forward_batch.batch

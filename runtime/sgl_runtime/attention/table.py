@@ -2,4 +2,11 @@
 
 from sgl_runtime.registry import Registry
 
-ATTENTION_BACKENDS = Registry("attention backend", {"reference": "sgl_runtime.attention.reference:ReferenceAttention"})
+ATTENTION_BACKENDS = Registry(
+    "attention backend",
+    {
+        "invariant": "sgl_runtime.attention.invariant:InvariantAttention",
+        "reference": "sgl_runtime.attention.reference:ReferenceAttention",
+        "triton": "sgl_runtime.attention.triton_attention:TritonAttention",
+    },
+)

@@ -29,7 +29,7 @@ class CacheEvent:
         node: Number of the node, -1 for all.
         parent: Number of its parent, -1 where it does not matter.
         num_tokens: Tokens it is about.
-        token_ids: The tokens, where they are new to a viewer.
+        ids: The tokens where they are new to a viewer, as the tree keeps them.
         extra_key: The extra key, where the node is new.
     """
 
@@ -39,8 +39,14 @@ class CacheEvent:
     node: int = -1
     parent: int = -1
     num_tokens: int = 0
-    token_ids: tuple[int, ...] = ()
+    ids: bytes = b""
     extra_key: str | None = None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens where they are new to a viewer."""
+        tokens: list[int] = as_array(self.ids).tolist()
+        return tokens
 
 
 class CacheEvents:
@@ -61,8 +67,7 @@ class CacheEvents:
     def stored(self, node: RadixNode, extra_key: str | None) -> None:
         """A node is new."""
         assert node.parent is not None, "a new node hangs on something"
-        ids = tuple(as_array(node.ids).tolist())
-        self._add("stored", node, parent=node.parent.serial, token_ids=ids, extra_key=extra_key)
+        self._add("stored", node, parent=node.parent.serial, ids=node.ids, extra_key=extra_key)
 
     def split(self, upper: RadixNode, node: RadixNode) -> None:
         """A node was cut; `upper` is new."""
@@ -91,7 +96,7 @@ class CacheEvents:
         *,
         parent: int = -1,
         num_tokens: int | None = None,
-        token_ids: tuple[int, ...] = (),
+        ids: bytes = b"",
         extra_key: str | None = None,
     ) -> None:
         event = CacheEvent(
@@ -101,7 +106,7 @@ class CacheEvents:
             node=-1 if node is None else node.serial,
             parent=parent,
             num_tokens=(0 if node is None else node.num_tokens) if num_tokens is None else num_tokens,
-            token_ids=token_ids,
+            ids=ids,
             extra_key=extra_key,
         )
         self._events.append(event)

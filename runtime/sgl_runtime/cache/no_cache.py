@@ -3,7 +3,7 @@
 import numpy as np
 
 from sgl_runtime.batch import IntArray, SlotCopies
-from sgl_runtime.cache.prefix_cache import PrefixMatch, TokenArray
+from sgl_runtime.cache.prefix_cache import PrefixMatch, PrefixPlace, TokenArray
 
 _NOTHING = np.empty(0, dtype=np.int32)
 
@@ -27,9 +27,9 @@ class NoCache:
         """See `PrefixCache`."""
         return PrefixMatch(_NOTHING, None)
 
-    def prefix_len(self, ids: TokenArray, *, extra_key: str | None = None) -> int:
+    def find(self, ids: TokenArray, *, extra_key: str | None = None, since: PrefixPlace | None = None) -> PrefixPlace:
         """See `PrefixCache`."""
-        return 0
+        return PrefixPlace(None, 0, 0)
 
     def insert(
         self, ids: TokenArray, slots: IntArray, *, after: None, extra_key: str | None = None, priority: int = 0

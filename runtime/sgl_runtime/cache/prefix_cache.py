@@ -31,6 +31,21 @@ class PrefixMatch:
         return len(self.slots) + self.num_on_host
 
 
+@dataclass(frozen=True)
+class PrefixPlace:
+    """How far some ids lead into the cache, as a note for the next time.
+
+    Attributes:
+        node: Where the last edge ends that they run through in full.
+        num_tokens: Tokens up to there.
+        length: Tokens that are cached, with those of an edge in which the ids end.
+    """
+
+    node: Any
+    num_tokens: int
+    length: int
+
+
 class PrefixCache(Protocol):
     """Prefixes of token ids whose keys and values are kept, in whole pages.
 
@@ -52,8 +67,14 @@ class PrefixCache(Protocol):
             extra_key: Requests of different extra keys share nothing.
         """
 
-    def prefix_len(self, ids: TokenArray, *, extra_key: str | None = None) -> int:
-        """The length of what `match` would find; counts as no use of it and changes nothing."""
+    def find(self, ids: TokenArray, *, extra_key: str | None = None, since: PrefixPlace | None = None) -> PrefixPlace:
+        """What `match` would find; counts as no use of it and changes nothing.
+
+        Args:
+            ids: Tokens.
+            extra_key: See `match`.
+            since: What was found for the same ids before: from there it takes no longer than what has changed.
+        """
 
     def insert(
         self,

@@ -4,7 +4,7 @@ from sgl_runtime.batch import IntArray, SlotCopies
 from sgl_runtime.cache.cache_events import CacheEvents
 from sgl_runtime.cache.eviction_queue import EVICTION_RANKS, EvictionPolicy, EvictionQueue
 from sgl_runtime.cache.host_tier import HostTier
-from sgl_runtime.cache.prefix_cache import PrefixMatch, TokenArray
+from sgl_runtime.cache.prefix_cache import PrefixMatch, PrefixPlace, TokenArray
 from sgl_runtime.cache.radix_node import NUM_BYTES, RadixNode
 from sgl_runtime.cache.radix_tree import RadixTree, as_array, as_bytes
 from sgl_runtime.cache.slot_allocator import whole_pages
@@ -71,10 +71,18 @@ class RadixCache:
         num_on_host = sum(node.num_tokens for node in nodes[len(on_device) :])
         return PrefixMatch(as_array(b"".join(on_device)), nodes[-1] if nodes else self.top, num_on_host)
 
-    def prefix_len(self, ids: TokenArray, *, extra_key: str | None = None) -> int:
+    def find(self, ids: TokenArray, *, extra_key: str | None = None, since: PrefixPlace | None = None) -> PrefixPlace:
         """See `PrefixCache`."""
-        descent = self._tree.descend(self.top, self._tree.key(ids), extra_key)
-        return (descent.num_bytes + descent.num_partial) // NUM_BYTES
+        start, begin = self.top, 0
+        if since is not None and since.node.parent is not None and since.num_tokens <= len(ids):
+            # Still in the tree; whatever was cut or added, it stands for the same prefix.
+            start, begin = since.node, since.num_tokens
+            if since.length == begin and as_bytes(ids[begin : begin + self.page_size]) not in start.children:
+                return since
+        descent = self._tree.descend(start, self._tree.key(ids[begin:]), extra_key)
+        end = begin + descent.num_bytes // NUM_BYTES
+        node = descent.nodes[-1] if descent.nodes else start
+        return PrefixPlace(node, end, end + descent.num_partial // NUM_BYTES)
 
     def insert(
         self,
@@ -102,7 +110,7 @@ class RadixCache:
         if position < len(key):
             last = self._add(last, key[position:], given[position:], extra_key)
             kept.append(given[position:])
-        self._raise_priority(last, priority)
+        raise_priority(last, priority)
         return PrefixMatch(as_array(b"".join(kept)), last)
 
     def load(self, node: RadixNode, slots: IntArray) -> None:
@@ -142,7 +150,9 @@ class RadixCache:
             if step.num_locks == 0:
                 if step.slots is not None:
                     self._num_locked -= step.num_tokens
-                self._consider(step)
+                self._queue.add(step)
+                if self._host is not None:
+                    self._host.consider(step)
             step = step.parent
 
     def evict(self, count: int) -> IntArray:
@@ -242,20 +252,15 @@ class RadixCache:
                 self._tree.remove(step)
                 if self._events is not None:
                     self._events.removed(step)
-        self._consider(parent)
+        self._queue.add(parent)
 
-    def _consider(self, node: RadixNode) -> None:
-        self._queue.add(node)
-        if self._host is not None:
-            self._host.consider(node)
 
-    @staticmethod
-    def _raise_priority(node: RadixNode, priority: int) -> None:
-        """An edge is worth as much as the most urgent request that went through it."""
-        step: RadixNode | None = node
-        while step is not None and step.priority < priority:
-            step.priority = priority
-            step = step.parent
+def raise_priority(node: RadixNode, priority: int) -> None:
+    """An edge is worth as much as the most urgent request that went through it."""
+    step: RadixNode | None = node
+    while step is not None and step.priority < priority:
+        step.priority = priority
+        step = step.parent
 
 
 def check_tree(tree: RadixTree, *, num_cached: int, num_locked: int) -> None:

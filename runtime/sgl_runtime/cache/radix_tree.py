@@ -146,6 +146,8 @@ class RadixTree:
 
     def clear(self) -> None:
         """Remove all edges."""
+        for node in list(self.nodes()):
+            node.parent = None
         self._roots.clear()
 
     def nodes(self, below: RadixNode | None = None) -> Iterator[RadixNode]:

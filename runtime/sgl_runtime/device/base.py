@@ -1,6 +1,7 @@
 """Device: what the device half needs of the machine, and the table of devices."""
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -9,7 +10,30 @@ from torch import Tensor
 from sgl_runtime.device.ops import Ops
 from sgl_runtime.registry import Registry
 
-DEVICES = Registry("device", {"cpu": "sgl_runtime.device.cpu:CpuDevice"})
+T = TypeVar("T")
+
+DEVICES = Registry("device", {"cpu": "sgl_runtime.device.cpu:CpuDevice", "cuda": "sgl_runtime.device.cuda:CudaDevice"})
+
+
+class HostCopy(Protocol):
+    """Values on their way to the host."""
+
+    def wait(self) -> NDArray[Any]:
+        """The values, once they are there; asked for once."""
+
+
+class StoppedTimer(Protocol):
+    """A stretch of the device's work."""
+
+    def seconds(self) -> float:
+        """How long it took; asked for when it is done."""
+
+
+class Timer(Protocol):
+    """A stretch of the device's work that has begun."""
+
+    def stop(self) -> StoppedTimer:
+        """End it with the work that was given to the device last."""
 
 
 class Device(Protocol):
@@ -20,6 +44,8 @@ class Device(Protocol):
         ops: The fused operations of this device.
         default_attention_backend: Name in the table of attention backends.
         default_dtype: Type of the weights when nothing is asked for.
+        default_mem_fraction: Share of the memory that is free after loading that keys and values get by default.
+        runs_beside_host: Whether its work goes on while the host does something else.
         slot_limit: Most slots that are worth holding by default; None for no limit.
     """
 
@@ -27,6 +53,8 @@ class Device(Protocol):
     ops: Ops
     default_attention_backend: str
     default_dtype: torch.dtype
+    default_mem_fraction: float
+    runs_beside_host: bool
     slot_limit: int | None
 
     def free_memory_bytes(self) -> int:
@@ -43,18 +71,34 @@ class Device(Protocol):
         """
 
     def to_host(self, tensor: Tensor) -> NDArray[Any]:
-        """The values of a tensor as a numpy array."""
+        """The values of a tensor as a numpy array; waits for them."""
+
+    def start_timer(self) -> Timer:
+        """Measure what is given to the device from now on."""
+
+    def capture(self, run: Callable[[], T]) -> Callable[[], T]:
+        """Work that will be done again and again with the same tensors, in the form in which that is fastest.
+
+        Args:
+            run: Does it once; what it returns is overwritten by each repetition.
+        """
+
+    def start_copy(self, tensor: Tensor) -> HostCopy:
+        """Begin to bring the values of a tensor to the host, without waiting for what makes them."""
 
 
-def select_device(name: str, *, num_threads: int | None) -> Device:
+def select_device(name: str, *, num_threads: int | None, deterministic: bool = False) -> Device:
     """The device of this name.
 
     Args:
-        name: A name from `DEVICES`.
+        name: A name from `DEVICES`, or auto.
         num_threads: Threads for tensor work on the host; all cores by default.
+        deterministic: Whether what is computed of a token may depend on nothing but its context.
 
     Raises:
         ConfigError: no such device.
     """
-    device: Device = DEVICES.load(name)(num_threads=num_threads)
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device: Device = DEVICES.load(name)(num_threads=num_threads, deterministic=deterministic)
     return device

@@ -4,9 +4,12 @@ A token's bytes are walked through the automaton from the request's state.  The 
 column for each byte position, so that neighbours share prefixes and a block of tokens dies together.  A token keeps
 what it has pushed itself in registers, over the request's stack in memory.
 
-Tables (see `mask_tables`): a state is the place of its row in `table`.  A row begins with a header, twice the slot of
-the state's precomputed mask (or -2) plus whether the output may end there; then comes one entry for each class of
-bytes: the next state, -1, or -2 - e for the special edge e.
+Tables (see `mask_tables`): a state is the place in `table` where its row has one entry for each class of bytes: the
+next state, -1, or -2 - e for the special edge e.  In front of these stand a header, twice the slot of the state's
+precomputed mask (or -2) plus whether the output may end there, and how many levels must still be opened from the state.
+
+A row of a batch is near the limit on levels where its depth and its `reach`, the most that a token and the shortest way
+to an end can open, are over it.  There no mask that was made before is used, and a token must leave a way to an end.
 """
 
 import triton
@@ -18,8 +21,8 @@ OWN_DEPTH = tl.constexpr(8)
 
 @triton.jit
 def _walk(
-    tokens, in_range, state0, classes, stack, depth, table, edge_target, edge_argument, returns,
-    token_bytes, token_lengths, num_tokens, max_depth, UNKNOWN_STACK: tl.constexpr,
+    tokens, in_range, state0, classes, stack, depth, table, edge_target, edge_argument, edge_need, returns,
+    token_bytes, token_lengths, num_tokens, max_depth, is_near, UNKNOWN_STACK: tl.constexpr,
 ):  # fmt: skip
     """Walk tokens; returns which are allowed, and which pop the request's stack where that is not known."""
     lengths = tl.load(token_lengths + tokens, mask=in_range, other=0)
@@ -60,7 +63,10 @@ def _walk(
                 remembered = tl.where(own_pop, f0, below)
                 known = pops & (remembered >= 0)
             back = tl.load(returns + remembered + argument, mask=known, other=-1)
-            fits = (own < OWN_DEPTH) & (depth - popped + own < max_depth)
+            level = depth - popped + own
+            fits = (own < OWN_DEPTH) & (level < max_depth)
+            if is_near:
+                fits = fits & (level + tl.load(edge_need + edge, mask=pushes, other=0) <= max_depth)
             entry = tl.where(pushes, tl.where(fits, target, -1), tl.where(pops, back, entry))
             n0 = tl.where(pushes, argument, tl.where(own_pop, f1, f0))
             n1 = tl.where(pushes, f0, tl.where(own_pop, f2, f1))
@@ -73,6 +79,9 @@ def _walk(
             f0, f1, f2, f3, f4, f5, f6, f7 = n0, n1, n2, n3, n4, n5, n6, n7
             own = own + pushes.to(tl.int32) - own_pop.to(tl.int32)
             popped = popped + deep.to(tl.int32)
+        if is_near:
+            needed = tl.load(table + entry - 2, mask=running & (entry >= 0), other=0)
+            entry = tl.where(depth - popped + own + needed <= max_depth, entry, -1)
         goes_on = running & (entry >= 0)
         alive = alive & (goes_on | (running == 0))
         state = tl.where(goes_on, entry, state)
@@ -90,7 +99,7 @@ def _pack(flags, WORDS: tl.constexpr):
 
 @triton.jit
 def first_masks_kernel(
-    states, classes, table, edge_target, edge_argument, returns, token_bytes, token_lengths,
+    states, classes, table, edge_target, edge_argument, edge_need, returns, token_bytes, token_lengths,
     allowed, waiting, num_tokens, num_words, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """For each state the tokens that stay inside its callee, and those that pop what lies below it.
@@ -101,7 +110,7 @@ def first_masks_kernel(
     tokens = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     alive, waits = _walk(
         tokens, tokens < num_tokens, tl.load(states + row), classes, classes, 0, table, edge_target, edge_argument,
-        returns, token_bytes, token_lengths, num_tokens, 1 << 30, UNKNOWN_STACK=True,
+        edge_need, returns, token_bytes, token_lengths, num_tokens, 1 << 30, False, UNKNOWN_STACK=True,
     )  # fmt: skip
     words = tl.program_id(0) * (BLOCK // 32) + tl.arange(0, BLOCK // 32)
     tl.store(allowed + row * num_words + words, _pack(alive, BLOCK // 32), mask=words < num_words)
@@ -110,7 +119,7 @@ def first_masks_kernel(
 
 @triton.jit
 def walk_masks_kernel(
-    states, depths, stacks, class_places, classes, table, edge_target, edge_argument, returns,
+    states, depths, stacks, class_places, reaches, classes, table, edge_target, edge_argument, edge_need, returns,
     token_bytes, token_lengths, masks, num_tokens, num_words, max_depth, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The masks, in sorted order, of the rows of a batch whose state has no mask that was made before.
@@ -121,15 +130,16 @@ def walk_masks_kernel(
     row = tl.program_id(1).to(tl.int64)
     state = tl.load(states + row)
     if state >= 0:
-        if tl.load(table + state) < 0:
-            depth = tl.load(depths + row)
+        depth = tl.load(depths + row)
+        is_near = depth + tl.load(reaches + row) > max_depth
+        if (tl.load(table + state - 1) < 0) | is_near:
             own_classes = classes + tl.load(class_places + row)
             first = tl.program_id(0) * BLOCK
             while first < num_tokens:
                 alive, _ = _walk(
                     first + tl.arange(0, BLOCK), first + tl.arange(0, BLOCK) < num_tokens, state, own_classes,
-                    stacks + row * max_depth, depth, table, edge_target, edge_argument, returns, token_bytes,
-                    token_lengths, num_tokens, max_depth, UNKNOWN_STACK=False,
+                    stacks + row * max_depth, depth, table, edge_target, edge_argument, edge_need, returns,
+                    token_bytes, token_lengths, num_tokens, max_depth, is_near, UNKNOWN_STACK=False,
                 )  # fmt: skip
                 words = first // 32 + tl.arange(0, BLOCK // 32)
                 tl.store(masks + row * num_words + words, _pack(alive, BLOCK // 32), mask=words < num_words)
@@ -138,8 +148,9 @@ def walk_masks_kernel(
 
 @triton.jit
 def order_masks_kernel(
-    states, depths, table, sorted_masks, slot_masks, places, masks, num_sorted_words, num_words, BLOCK: tl.constexpr
-):
+    states, depths, reaches, table, sorted_masks, slot_masks, places, masks, num_sorted_words, num_words, max_depth,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
     """Masks in the order of token ids: from those in sorted order, or those made before.
 
     Grid: (blocks of ids, rows).  `places` holds the place of each id in the sorted vocabulary, -1 for tokens that no
@@ -152,15 +163,16 @@ def order_masks_kernel(
     if state < 0:
         tl.store(masks + row * num_words + words, tl.full((BLOCK // 32,), -1, tl.int32), mask=in_row)
     else:
-        header = tl.load(table + state)
-        if header >= 0:
+        header = tl.load(table + state - 1)
+        depth = tl.load(depths + row)
+        if (header >= 0) & (depth + tl.load(reaches + row) <= max_depth):
             kept = tl.load(slot_masks + (header >> 1).to(tl.int64) * num_words + words, mask=in_row, other=0)
             tl.store(masks + row * num_words + words, kept, mask=in_row)
         else:
             ids = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
             place = tl.load(places + ids, mask=ids < num_words * 32, other=-1)
             word = tl.load(sorted_masks + row * num_sorted_words + (place >> 5), mask=place >= 0, other=0)
-            ends = (header & 1) * (tl.load(depths + row) == 0).to(tl.int32)
+            ends = (header & 1) * (depth == 0).to(tl.int32)
             bit = tl.where(place >= 0, (word >> (place & 31)) & 1, tl.where(place == -2, ends, 0))
             tl.store(masks + row * num_words + words, _pack(bit, BLOCK // 32), mask=in_row)
 
@@ -183,7 +195,7 @@ def order_slots_kernel(sorted_masks, accepting, places, masks, num_sorted_words,
 
 @triton.jit
 def waiting_tokens_kernel(
-    states, depths, stacks, class_places, classes, table, edge_target, edge_argument, returns,
+    states, depths, stacks, class_places, reaches, classes, table, edge_target, edge_argument, edge_need, returns,
     token_bytes, token_lengths, list_begins, list_ends, lists, sorted_ids, masks, num_tokens, num_words, max_depth,
     CHUNKS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -194,8 +206,8 @@ def waiting_tokens_kernel(
     row = tl.program_id(1).to(tl.int64)
     state = tl.load(states + row)
     if state >= 0:
-        header = tl.load(table + state)
-        if header >= 0:
+        header = tl.load(table + state - 1)
+        if (header >= 0) & (tl.load(depths + row) + tl.load(reaches + row) <= max_depth):
             end = tl.load(list_ends + (header >> 1))
             place = tl.load(list_begins + (header >> 1)) + tl.program_id(0) * BLOCK
             while place < end:
@@ -204,8 +216,8 @@ def waiting_tokens_kernel(
                 tokens = tl.load(lists + at, mask=in_list, other=0)
                 alive, _ = _walk(
                     tokens, in_list, state, classes + tl.load(class_places + row), stacks + row * max_depth,
-                    tl.load(depths + row), table, edge_target, edge_argument, returns, token_bytes, token_lengths,
-                    num_tokens, max_depth, UNKNOWN_STACK=False,
+                    tl.load(depths + row), table, edge_target, edge_argument, edge_need, returns, token_bytes,
+                    token_lengths, num_tokens, max_depth, False, UNKNOWN_STACK=False,
                 )  # fmt: skip
                 ids = tl.load(sorted_ids + tokens, mask=in_list, other=0)
                 bit = tl.full((BLOCK,), 1, tl.int32) << (ids & 31)

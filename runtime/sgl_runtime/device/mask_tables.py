@@ -37,6 +37,8 @@ class AutomatonArrays:
         accepting: (S,) bool.
         edge_target, edge_argument: (E,) int32.
         returns: (R,) int32.
+        needed_depth: (S,) int32.
+        needed_behind: (E,) int32.
     """
 
     byte_classes: NDArray[np.uint8]
@@ -45,6 +47,8 @@ class AutomatonArrays:
     edge_target: NDArray[np.int32]
     edge_argument: NDArray[np.int32]
     returns: NDArray[np.int32]
+    needed_depth: NDArray[np.int32]
+    needed_behind: NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,7 @@ class DeviceAutomaton:
         start: The row of its start in the table.
         class_place: Where its byte classes lie.
         return_place: Where its returns lie.
+        reach: How many levels a token, and the shortest way from there to an end, can open at most.
         state_rows: (S,) the row of each state, on the host.
         runs: Where its parts lie: for each array of the arena the first entry and the number of entries.
     """
@@ -62,6 +67,7 @@ class DeviceAutomaton:
     start: int
     class_place: int
     return_place: int
+    reach: int
     state_rows: NDArray[np.int64]
     runs: dict[str, tuple[int, int]]
 
@@ -154,6 +160,7 @@ class MaskTables:
         self.classes = zeros(sizes.automata * 256, dtype=torch.uint8)
         self.edge_target = zeros(sizes.edges)
         self.edge_argument = zeros(sizes.edges)
+        self.edge_need = zeros(sizes.edges)
         self.returns = zeros(sizes.returns)
         self.slot_masks = zeros(sizes.slots, vocabulary.num_words)
         self.list_begins = zeros(sizes.slots)
@@ -189,7 +196,7 @@ class MaskTables:
         kept = np.zeros(0, dtype=np.int64) if precompute is None else precompute
         runs = self._take(
             {
-                "entries": num_states * (width + 1),
+                "entries": num_states * (width + 2),
                 "classes": 256,
                 "edges": len(automaton.edge_target),
                 "returns": len(automaton.returns),
@@ -197,22 +204,26 @@ class MaskTables:
             }
         )
         first = {name: start for name, (start, _) in runs.items()}
-        rows = first["entries"] + np.arange(num_states, dtype=np.int64) * (width + 1)
+        rows = first["entries"] + np.arange(num_states, dtype=np.int64) * (width + 2) + 2
         place = np.append(rows, -1)
         entries = automaton.table.astype(np.int64)
-        table = np.empty((num_states, width + 1), dtype=np.int32)
-        table[:, 1:] = np.where(entries >= 0, place[entries], np.where(entries < -1, entries - first["edges"], -1))
+        table = np.empty((num_states, width + 2), dtype=np.int32)
+        table[:, 2:] = np.where(entries >= 0, place[entries], np.where(entries < -1, entries - first["edges"], -1))
         slots = np.full(num_states, -1, dtype=np.int64)
         slots[kept] = first["slots"] + np.arange(len(kept))
-        table[:, 0] = slots * 2 + automaton.accepting
+        table[:, 0] = automaton.needed_depth
+        table[:, 1] = slots * 2 + automaton.accepting
         is_push = automaton.edge_target >= 0
         arguments = np.where(is_push, automaton.edge_argument + first["returns"], automaton.edge_argument)
         self._put(self.table, first["entries"], table.ravel())
-        self._put(self.classes, first["classes"], automaton.byte_classes + np.uint8(1))
+        self._put(self.classes, first["classes"], automaton.byte_classes)
         self._put(self.edge_target, first["edges"], np.where(is_push, place[automaton.edge_target], -1))
         self._put(self.edge_argument, first["edges"], arguments)
+        self._put(self.edge_need, first["edges"], automaton.needed_behind)
         self._put(self.returns, first["returns"], place[automaton.returns])
-        resident = DeviceAutomaton(int(rows[0]), first["classes"], first["returns"], rows, runs)
+        needed = max(automaton.needed_depth.max(initial=0), automaton.needed_behind.max(initial=0))
+        reach = mask_kernels.OWN_DEPTH.value + int(needed)
+        resident = DeviceAutomaton(int(rows[0]), first["classes"], first["returns"], reach, rows, runs)
         self._resident[resident] = 1
         if len(kept):
             try:
@@ -297,12 +308,12 @@ class MaskTables:
         allowed = torch.empty((count, num_words), dtype=torch.int32, device=self._device)
         waiting = torch.empty_like(allowed)
         mask_kernels.first_masks_kernel[(vocabulary.num_sorted // _BLOCK, count)](
-            states, self.classes[class_place:], self.table, self.edge_target, self.edge_argument, self.returns,
-            vocabulary.columns, vocabulary.lengths, allowed, waiting, vocabulary.num_sorted, num_words,
+            states, self.classes[class_place:], self.table, self.edge_target, self.edge_argument, self.edge_need,
+            self.returns, vocabulary.columns, vocabulary.lengths, allowed, waiting, vocabulary.num_sorted, num_words,
             BLOCK=_BLOCK, num_warps=_WARPS,
         )  # fmt: skip
         # States inside a callee do not accept: an accepting state has no stack.
-        accepting = (self.table[states.long()] & 1).to(torch.int32)
+        accepting = (self.table[states.long() - 1] & 1).to(torch.int32)
         mask_kernels.order_slots_kernel[(triton.cdiv(vocabulary.num_words * 32, _ORDER_BLOCK), count)](
             allowed, accepting, vocabulary.places, self.slot_masks[slot:], num_words, vocabulary.num_words,
             BLOCK=_ORDER_BLOCK,
@@ -316,14 +327,15 @@ class BatchMasks:
     Args:
         tables: The automata.
         max_rows: Most rows.
-        max_depth: Most levels of a request's stack; a token that would open more is left out.  Whether an output can
-            still be completed within them is not looked at here, as it is on the host.
+        max_depth: Most levels of a request's stack; tokens from which the output could not be completed within are left
+            out, as on the host.
 
     Attributes:
         states: (max_rows,) int32, a row of the table, or -1 where a row is free.
         depths: (max_rows,) int32, levels of each stack.
         stacks: (max_rows, max_depth) int32.
         class_places: (max_rows,) int32.
+        reaches: (max_rows,) int32, see `DeviceAutomaton`.
         masks: (max_rows, ceil(V / 32)) int32, bit i % 32 of word i // 32 stands for token i.
     """
 
@@ -334,6 +346,7 @@ class BatchMasks:
         self.depths = torch.zeros(max_rows, dtype=torch.int32, device=device)
         self.stacks = torch.zeros((max_rows, max_depth), dtype=torch.int32, device=device)
         self.class_places = torch.zeros(max_rows, dtype=torch.int32, device=device)
+        self.reaches = torch.zeros(max_rows, dtype=torch.int32, device=device)
         vocabulary = tables.vocabulary
         self._sorted_masks = torch.zeros((max_rows, vocabulary.num_sorted // 32), dtype=torch.int32, device=device)
         self.masks = torch.zeros((max_rows, vocabulary.num_words), dtype=torch.int32, device=device)
@@ -343,22 +356,24 @@ class BatchMasks:
         self.states[row] = automaton.start
         self.depths[row] = 0
         self.class_places[row] = automaton.class_place
+        self.reaches[row] = automaton.reach
 
     def make(self, num_rows: int) -> Tensor:
         """The masks of the first rows, (num_rows, ceil(V / 32)) int32; launches only, fit for a captured graph."""
         tables, vocabulary = self._tables, self._tables.vocabulary
         num_words = vocabulary.num_sorted // 32
         shared = (
-            self.states, self.depths, self.stacks, self.class_places, tables.classes, tables.table,
-            tables.edge_target, tables.edge_argument, tables.returns, vocabulary.columns, vocabulary.lengths,
+            self.states, self.depths, self.stacks, self.class_places, self.reaches, tables.classes, tables.table,
+            tables.edge_target, tables.edge_argument, tables.edge_need, tables.returns, vocabulary.columns,
+            vocabulary.lengths,
         )  # fmt: skip
         mask_kernels.walk_masks_kernel[(_PROGRAMS, num_rows)](
             *shared, self._sorted_masks, vocabulary.num_sorted, num_words, self._max_depth,
             PROGRAMS=_PROGRAMS, BLOCK=_BLOCK, num_warps=_WARPS,
         )  # fmt: skip
         mask_kernels.order_masks_kernel[(triton.cdiv(vocabulary.num_words * 32, _ORDER_BLOCK), num_rows)](
-            self.states, self.depths, tables.table, self._sorted_masks, tables.slot_masks, vocabulary.places,
-            self.masks, num_words, vocabulary.num_words, BLOCK=_ORDER_BLOCK,
+            self.states, self.depths, self.reaches, tables.table, self._sorted_masks, tables.slot_masks,
+            vocabulary.places, self.masks, num_words, vocabulary.num_words, self._max_depth, BLOCK=_ORDER_BLOCK,
         )  # fmt: skip
         mask_kernels.waiting_tokens_kernel[(_LIST_CHUNKS, num_rows)](
             *shared, tables.list_begins, tables.list_ends, tables.lists, vocabulary.sorted_ids, self.masks,

@@ -52,6 +52,20 @@ class Ops:
         total = x + residual
         return self.rms_norm(total, weight, eps), total
 
+    def norm_heads(self, qkv: Tensor, q_weight: Tensor, k_weight: Tensor, *, num_heads: int, eps: float) -> None:
+        """Norm each head of queries and keys, in place.
+
+        Args:
+            qkv: (T, H + 2 G, D).
+            q_weight, k_weight: (D,).
+            num_heads: H.
+            eps: Added to the mean square.
+        """
+        num_groups = (qkv.shape[1] - num_heads) // 2
+        for begin, count, weight in ((0, num_heads, q_weight), (num_heads, num_groups, k_weight)):
+            heads = qkv[:, begin : begin + count]
+            heads.copy_(self.rms_norm(heads, weight, eps))
+
     def silu_and_mul(self, x: Tensor) -> Tensor:
         """SiLU of the first half of the last dimension times the second half.
 
@@ -63,6 +77,37 @@ class Ops:
         """
         gate, up = x.chunk(2, dim=-1)
         return F.silu(gate) * up
+
+    def mask_logits(self, logits: Tensor, masks: Tensor) -> None:
+        """Set the logits of tokens that may not come to minus infinity, in place.
+
+        Args:
+            logits: (R, V) float.
+            masks: (R, ceil(V / 32)) int32, bit i % 32 of word i // 32 set where token i may come.
+        """
+        bits = torch.arange(32, device=masks.device, dtype=torch.int32)
+        allowed = (masks.unsqueeze(-1) >> bits & 1).flatten(1)[:, : logits.shape[1]]
+        logits.masked_fill_(allowed == 0, float("-inf"))
+
+    def draw(self, logits: Tensor, temperatures: Tensor, uniforms: Tensor) -> Tensor:
+        """A token for every row: a draw from the softmax, or the likeliest token where the temperature is 0.
+
+        Each row's draw depends on its own number alone.  Here it inverts the cumulative distribution in id order.
+
+        Args:
+            logits: (R, V) float, tokens that may not come at minus infinity.
+            temperatures: (R,) float32.
+            uniforms: (R,) float64 in [0, 1).
+
+        Returns:
+            (R,) int64.
+        """
+        out = logits.argmax(dim=-1)
+        rows = (temperatures > 0).nonzero().squeeze(1)
+        if len(rows):
+            probs = (logits[rows].float() / temperatures[rows].unsqueeze(1)).softmax(dim=-1)
+            out[rows] = invert(probs, uniforms[rows].unsqueeze(1))
+        return out
 
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Rotate pairs (i, i + D / 2) of every head.
@@ -79,3 +124,21 @@ class Ops:
         first, second = x.chunk(2, dim=-1)
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def invert(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """The place at which the running total of weights passes a share of their sum.
+
+    Args:
+        weights: (R, K), not negative.
+        uniforms: (R, 1) float64 in [0, 1), the share.
+
+    Returns:
+        (R,) int64; the weight there is never zero.
+    """
+    cumulative = weights.double().cumsum(dim=-1)
+    targets = uniforms * cumulative[:, -1:]
+    index = torch.searchsorted(cumulative, targets, right=True).squeeze(1)
+    # A uniform next to 1 may land past the last token of positive weight by rounding.
+    last = (weights > 0).cumsum(dim=-1).argmax(dim=-1)
+    return torch.minimum(index, last)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.batch import Batch, LogitEdits, StepOutput
-from sgl_runtime.model_runner.model_runner import ForwardOutput, ModelRunner
+from sgl_runtime.model_runner.model_runner import ForwardOutput, ModelRunner, PendingOutput
 
 
 class LocalExecutor:
@@ -16,14 +16,22 @@ class LocalExecutor:
 
     def __init__(self, runner: ModelRunner) -> None:
         self._runner = runner
-        self.runs_beside_host = False
+        self.runs_beside_host = runner.runs_beside_host
         self._forward_seconds = 0.0
 
     def launch(self, batch: Batch) -> "LocalStep":
         """See `Executor`; on a CPU the pass is done when this returns."""
-        output = self._runner.forward(batch)
-        self._forward_seconds += output.seconds
-        return LocalStep(self._runner, batch, output)
+        return LocalStep(self, batch, self._runner.forward(batch))
+
+    def sample(
+        self, batch: Batch, output: ForwardOutput, masks: NDArray[np.int32] | None, logit_edits: LogitEdits | None
+    ) -> "LocalTokens":
+        """Draw the tokens of a pass that was launched."""
+        return LocalTokens(self, self._runner.sample(batch, output, masks, logit_edits))
+
+    def add_seconds(self, seconds: float) -> None:
+        """Count the time of a pass."""
+        self._forward_seconds += seconds
 
     def forward_seconds(self) -> float:
         """See `Executor`."""
@@ -33,20 +41,22 @@ class LocalExecutor:
 class LocalStep:
     """See `PendingStep`."""
 
-    def __init__(self, runner: ModelRunner, batch: Batch, output: ForwardOutput) -> None:
-        self._runner, self._batch, self._output = runner, batch, output
+    def __init__(self, executor: LocalExecutor, batch: Batch, output: ForwardOutput) -> None:
+        self._executor, self._batch, self._output = executor, batch, output
 
     def sample(self, masks: NDArray[np.int32] | None, logit_edits: LogitEdits | None) -> "LocalTokens":
         """See `PendingStep`."""
-        return LocalTokens(self._runner.sample(self._batch, self._output, masks, logit_edits))
+        return self._executor.sample(self._batch, self._output, masks, logit_edits)
 
 
 class LocalTokens:
     """See `PendingTokens`."""
 
-    def __init__(self, output: StepOutput) -> None:
-        self._output = output
+    def __init__(self, executor: LocalExecutor, pending: PendingOutput) -> None:
+        self._executor, self._pending = executor, pending
 
     def wait(self) -> StepOutput:
         """See `PendingTokens`."""
-        return self._output
+        output = self._pending.wait()
+        self._executor.add_seconds(self._pending.seconds())
+        return output

@@ -17,7 +17,10 @@ class TokenToKVPool:
     """
 
     def __init__(self, config: ModelConfig, *, num_slots: int, dtype: torch.dtype, device: torch.device) -> None:
-        shape = (config.num_layers, num_slots, config.num_kv_heads, config.head_dim)
+        self.num_groups = config.num_kv_heads
+        # One slot more than there are, for rows that only fill up a pass.
+        self.spare_slot = num_slots
+        shape = (config.num_layers, num_slots + 1, config.num_kv_heads, config.head_dim)
         self._keys = torch.empty(shape, dtype=dtype, device=device)
         self._values = torch.empty(shape, dtype=dtype, device=device)
         self._by_layer = list(zip(self._keys.unbind(0), self._values.unbind(0), strict=True))

@@ -143,6 +143,17 @@ class ByteAutomaton:
         return needed_depth(self.table, ends, Pushes(source[is_push], callees, places, self.returns, self.num_states))
 
     @cached_property
+    def needed_behind(self) -> NDArray[np.int32]:
+        """(E,) how many levels must still be opened behind what each push goes into; 0 for pops."""
+        (pushes,) = np.nonzero(self.edge_target >= 0)
+        needed = np.zeros(len(self.edge_target), dtype=np.int32)
+        if len(pushes):
+            starts, slices = np.unique(self.edge_argument[pushes], return_inverse=True)
+            behind = np.where(self.returns >= 0, self.needed_depth[self.returns], np.int32(self.num_states))
+            needed[pushes] = np.minimum.reduceat(behind, starts)[slices]
+        return needed
+
+    @cached_property
     def only_byte(self) -> NDArray[np.int16]:
         """(S,) the one byte with which a state can go on; -1 where there are several, or the output may end."""
         sizes = np.bincount(self.byte_classes, minlength=self.table.shape[1])

@@ -9,7 +9,6 @@ from threading import Event
 from sgl_runtime.errors import GrammarError
 
 _UNITS_BETWEEN_CLOCKS = 256
-_YIELD_EVERY_S = 0.005
 
 
 class BudgetError(GrammarError):
@@ -31,10 +30,9 @@ class Budget:
         self._deadline = time.monotonic() + timeout_s
         self._stop = stop
         self._until_clock = _UNITS_BETWEEN_CLOCKS
-        self._last_yield = time.monotonic()
 
     def spend(self, units: int = 1) -> None:
-        """Note work done; now and then look at the clock and let other threads run.
+        """Note work done; now and then look at the clock.
 
         Raises:
             BudgetError: the time is over, or the work is to stop.
@@ -43,11 +41,6 @@ class Budget:
         if self._until_clock > 0:
             return
         self._until_clock = _UNITS_BETWEEN_CLOCKS
-        # The decode loop shares the interpreter lock with a background compilation.
-        now = time.monotonic()
-        if now - self._last_yield > _YIELD_EVERY_S:
-            time.sleep(0)
-            self._last_yield = time.monotonic()
         if self._stop is not None and self._stop.is_set():
             raise BudgetError("compiling the grammar was stopped because the runtime ends")
         if time.monotonic() > self._deadline:

@@ -18,6 +18,35 @@ _NUM_BYTES = 256
 _STATES_BETWEEN_CHECKS = 64
 
 
+class _Texts:
+    """Chains of consecutive states that spell texts; their edges are made together."""
+
+    def __init__(self) -> None:
+        self._texts: list[bytes] = []
+        self._firsts: list[int] = []
+        self._targets: list[int] = []
+
+    def add(self, text: bytes, first: int, target: int) -> None:
+        """Spell a text, from as many states as it has bytes to a target."""
+        self._texts.append(text)
+        self._firsts.append(first)
+        self._targets.append(target)
+
+    def bytes_in_use(self) -> set[int]:
+        """The bytes that occur."""
+        return set(b"".join(self._texts))
+
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Places in the table by bytes, and entries."""
+        lengths = np.array([len(text) for text in self._texts], dtype=np.int64)
+        data = np.frombuffer(b"".join(self._texts), dtype=np.uint8)
+        ends = np.cumsum(lengths)
+        states = np.arange(len(data)) + np.repeat(np.array(self._firsts, dtype=np.int64) - ends + lengths, lengths)
+        entries = (states + 1).astype(np.int32)
+        entries[ends - 1] = self._targets
+        return states * _NUM_BYTES + data, entries
+
+
 class AutomatonBuilder:
     """Collects the parts of an automaton; state 0, the start, is there from the beginning.
 
@@ -37,10 +66,7 @@ class AutomatonBuilder:
         # Special edges made together: the first number, targets, arguments.
         self._special_runs: list[tuple[int, NDArray[np.int32], NDArray[np.int32]]] = []
         self._edge_runs: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
-        # Texts: bytes, the first of as many consecutive states that spell them, and the state behind the last byte.
-        self._texts: list[bytes] = []
-        self._text_firsts: list[int] = []
-        self._text_targets: list[int] = []
+        self._texts = _Texts()
         # What `add_counting` was given, and the first of its special edges.
         self._counting_runs: list[tuple[int, int, ByteFragment, NDArray[np.int32], int]] = []
         self._returns: list[int] = []
@@ -56,9 +82,9 @@ class AutomatonBuilder:
     def new_state(self) -> int:
         """A state without edges."""
         first = self.num_states
-        self.num_states = first + 1
         if first >= self._checked_at:
-            self._check_states()
+            return self.new_states(1)
+        self.num_states = first + 1
         return first
 
     def new_states(self, count: int) -> int:
@@ -66,7 +92,9 @@ class AutomatonBuilder:
         first = self.num_states
         self.num_states += count
         if self.num_states > self._checked_at:
-            self._check_states()
+            self._budget.spend(_STATES_BETWEEN_CHECKS)
+            self._budget.check_states(self.num_states)
+            self._checked_at = self.num_states + _STATES_BETWEEN_CHECKS
         return first
 
     def add_edge(self, state: int, byte: int, target: int) -> None:
@@ -129,9 +157,7 @@ class AutomatonBuilder:
             target: The state behind the last one.
         """
         first = self.new_states(len(text))
-        self._texts.append(text)
-        self._text_firsts.append(first)
-        self._text_targets.append(target)
+        self._texts.add(text, first, target)
         return first
 
     def embed(self, fragment: ByteFragment, key: object | None = None) -> int:
@@ -184,7 +210,8 @@ class AutomatonBuilder:
             kinds, kind = np.unique(own[own >= 0], return_inverse=True)
             rows[:, own >= 0] = FIRST_SPECIAL - number - np.arange(count)[:, None] * len(kinds) - kind
         flat = table.reshape(-1)
-        for places, entries in (*self._plain_edges(), *self._edge_runs):
+        single = np.array(self._places, dtype=np.int64), np.array(self._entries, dtype=np.int32)
+        for places, entries in (single, self._texts.edges(), *self._edge_runs):
             if len(places):
                 states, data = np.divmod(places, _NUM_BYTES)
                 flat[states * width + classes[data]] = entries
@@ -212,22 +239,6 @@ class AutomatonBuilder:
             twins=tuple(self._twins),
         )
 
-    def _check_states(self) -> None:
-        self._budget.spend(_STATES_BETWEEN_CHECKS)
-        self._budget.check_states(self.num_states)
-        self._checked_at = self.num_states + _STATES_BETWEEN_CHECKS
-
-    def _plain_edges(self) -> list[tuple[NDArray[np.int64], NDArray[np.int32]]]:
-        """The edges that were added one by one and those of texts: places in the table by bytes, and entries."""
-        single = (np.array(self._places, dtype=np.int64), np.array(self._entries, dtype=np.int32))
-        lengths = np.array([len(text) for text in self._texts], dtype=np.int64)
-        data = np.frombuffer(b"".join(self._texts), dtype=np.uint8)
-        ends = np.cumsum(lengths)
-        states = np.arange(len(data)) + np.repeat(np.array(self._text_firsts, dtype=np.int64) - ends + lengths, lengths)
-        entries = (states + 1).astype(np.int32)
-        entries[ends - 1] = self._text_targets
-        return [single, (states * _NUM_BYTES + data, entries)]
-
     def _byte_classes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The class of each byte, and a byte of each class: no fragment and no edge tells bytes of a class apart."""
         fragments = {id(fragment): fragment for _, fragment in self._copies}
@@ -237,7 +248,7 @@ class AutomatonBuilder:
             _, classes = np.unique(classes * _NUM_BYTES + fragment.byte_classes, return_inverse=True)
         is_alone = np.zeros(_NUM_BYTES, dtype=bool)
         is_alone[np.array(self._places, dtype=np.int64) % _NUM_BYTES] = True
-        is_alone[np.frombuffer(b"".join(self._texts), dtype=np.uint8)] = True
+        is_alone[list(self._texts.bytes_in_use())] = True
         (alone,) = np.nonzero(is_alone)
         classes[alone] = _NUM_BYTES + alone
         _, kept, classes = np.unique(classes, return_index=True, return_inverse=True)

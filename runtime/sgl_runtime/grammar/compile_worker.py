@@ -76,8 +76,8 @@ def _reply(task: Task, spec: GrammarSpec, config: GrammarConfig) -> bytes:
         facts, arrays = task(spec)
     except GrammarError as error:
         return pack({"error": error.message, "is_budget": isinstance(error, BudgetError), "is_spent": False}, {})
-    except MemoryError:
-        # The reply itself needs some.
+    except (MemoryError, SystemError):
+        # A SystemError is how the interpreter reports some allocations that failed.  The reply itself needs memory.
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
         message = (

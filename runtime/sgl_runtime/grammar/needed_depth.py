@@ -45,9 +45,10 @@ class Pushes:
     ) -> None:
         self.callers = callers
         self.callees = callees
+        starts: Indices
         starts, self.slice_of = np.unique(places, return_inverse=True)
         self.num_slices = len(starts)
-        counts = np.diff(np.append(starts, len(returns)))
+        counts: Indices = np.diff(np.append(starts, len(returns)))
         behind = returns[spans(starts, counts)].astype(np.int64)
         slices = np.repeat(np.arange(self.num_slices), counts)
         self.slices_with = _Groups(behind[behind >= 0], slices[behind >= 0], num_states)

@@ -21,12 +21,14 @@ class TokenLevel:
             level below.
         token_ids: (T,) int32, the tokens of this length, sorted by their bytes.
         token_prefix: (T,) int32, the prefix that each of these tokens is.
+        parent: (P,) int64, the prefix above, by its index on its level.
     """
 
     byte: NDArray[np.uint8]
     first_child: Indices
     token_ids: Indices
     token_prefix: Indices
+    parent: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,8 @@ class VocabularyOrder:
             for token_id, data in enumerate(vocabulary.token_bytes[: vocabulary.size])
             if data and token_id not in vocabulary.eos_ids
         )
-        levels = _levels([data for data, _ in tokens], np.array([token_id for _, token_id in tokens], dtype=np.int32))
+        token_ids = np.array([token_id for _, token_id in tokens], dtype=np.int32)
+        levels = _levels([data for data, _ in tokens], token_ids)
         occurring = np.zeros(256, dtype=bool)
         for level in levels:
             occurring[level.byte] = True
@@ -75,11 +78,10 @@ class VocabularyOrder:
         if known is None:
             is_wanted = np.zeros(256, dtype=np.int32)
             is_wanted[list(wanted)] = 1
-            most, before, first_child = 0, np.zeros(1, dtype=np.int32), self.root_children
+            most, counts = 0, np.zeros(1, dtype=np.int32)
             for level in self.levels:
-                counts = np.repeat(before, np.diff(first_child)) + is_wanted[level.byte]
+                counts = counts[level.parent] + is_wanted[level.byte]
                 most = max(most, int(counts.max()))
-                before, first_child = counts, level.first_child
             known = self._most[wanted] = most
         return known
 
@@ -109,6 +111,7 @@ def _levels(tokens: Sequence[bytes], token_ids: Indices) -> list[TokenLevel]:
                 first_child=np.zeros(len(heads) + 1, dtype=np.int32),
                 token_ids=token_ids[alive[ends]],
                 token_prefix=number[ends].astype(np.int32),
+                parent=parent[heads],
             )
         )
         num_above = len(heads)

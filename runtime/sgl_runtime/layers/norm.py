@@ -17,13 +17,13 @@ class RMSNorm(nn.Module):
     def __init__(self, size: int, *, eps: float, context: BuildContext) -> None:
         super().__init__()
         self.weight = context.parameter(size)
-        self._eps = eps
+        self.eps = eps
         self._ops = context.ops
 
     def forward(self, x: Tensor) -> Tensor:
         """(T, C) to (T, C)."""
-        return self._ops.rms_norm(x, self.weight, self._eps)
+        return self._ops.rms_norm(x, self.weight, self.eps)
 
     def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Normed sum of x and the residual stream, and the sum."""
-        return self._ops.add_rms_norm(x, residual, self.weight, self._eps)
+        return self._ops.add_rms_norm(x, residual, self.weight, self.eps)

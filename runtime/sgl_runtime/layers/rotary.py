@@ -25,15 +25,10 @@ class RotaryEmbedding:
         angles = torch.outer(positions, inverse_frequencies(rope, head_dim))
         self._cos = angles.cos().to(context.device, context.dtype)
         self._sin = angles.sin().to(context.device, context.dtype)
-        self._ops = context.ops
 
     def tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines of these positions, (T, D / 2) each."""
         return self._cos[positions], self._sin[positions]
-
-    def rotate(self, x: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
-        """Rotate (T, heads, D)."""
-        return self._ops.rotary(x, *tables)
 
 
 def inverse_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:

@@ -29,8 +29,10 @@ class BuiltModel:
     runner: ModelRunner
     num_slots: int
     num_host_slots: int
+    kv_cache_bytes: int
     context_length: int
     weight_dtype: str
+    device: str
     attention_backend: str
 
 
@@ -42,13 +44,21 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
     """
     # Before anything is loaded: what is wrong with them is known at once.
     processors = LogitProcessors(logit_processor_paths(config.features.custom_logit_processor))
-    device = select_device(config.device.device, num_threads=config.device.num_threads)
+    device = select_device(
+        config.device.device,
+        num_threads=config.device.num_threads,
+        deterministic=config.features.enable_deterministic_inference,
+    )
     dtype = _dtype(config.model.dtype, device)
-    model = load_model(source, dtype=dtype, device=device)
+    model = load_model(source, dtype=dtype, device=device, load_format=config.model.load_format)
     shapes = source.config
     slot_bytes = TokenToKVPool.slot_bytes(shapes, dtype)
     cache = resolve_cache(
-        config.cache, free_bytes=device.free_memory_bytes(), slot_bytes=slot_bytes, slot_limit=device.slot_limit
+        config.cache,
+        free_bytes=device.free_memory_bytes(),
+        slot_bytes=slot_bytes,
+        slot_limit=device.slot_limit,
+        default_fraction=device.default_mem_fraction,
     )
     assert cache.max_total_tokens is not None
     asked = config.model.context_length
@@ -62,7 +72,7 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
     slot_table = SlotTable(num_rows=rows, context_length=context_length, device=device)
     name = config.device.attention_backend
     name = device.default_attention_backend if name == "auto" else name
-    attention: AttentionBackend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=slot_table)
+    attention: AttentionBackend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=slot_table, ops=device.ops)
     runner = ModelRunner(
         model,
         attention=attention,
@@ -71,21 +81,28 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
         processors=processors,
         host_pool=host_pool,
     )
+    if not config.device.disable_cuda_graph:
+        runner.capture_graphs(min(rows, config.device.cuda_graph_max_bs), spare_slot=pool.spare_slot)
     return BuiltModel(
         runner=runner,
         num_slots=cache.max_total_tokens,
         num_host_slots=num_host_slots,
+        kv_cache_bytes=slot_bytes * cache.max_total_tokens,
         context_length=context_length,
         weight_dtype=str(dtype).removeprefix("torch."),
+        device=device.torch_device.type,
         attention_backend=name,
     )
 
 
-def load_model(source: ModelSource, *, dtype: torch.dtype, device: Device) -> CausalModel:
-    """Build a model and fill in its weights."""
+def load_model(source: ModelSource, *, dtype: torch.dtype, device: Device, load_format: str = "auto") -> CausalModel:
+    """Build a model and fill in its weights, from its files or (`dummy`) made up."""
     context = BuildContext(dtype, device.torch_device, device.ops)
     model: CausalModel = MODELS.load(source.config.architecture)(source.config, context=context)
-    model.load_weights(iter_weights(source))
+    if load_format == "dummy":
+        model.make_up_weights()
+    else:
+        model.load_weights(iter_weights(source))
     return model
 
 

@@ -43,6 +43,11 @@ class LogitProcessors:
         self._named = {name: _imported(name, path) for name, path in paths.items()}
         self._unpickled: OrderedDict[str, Processor] = OrderedDict()
 
+    @property
+    def num_unpickled(self) -> int:
+        """Processors of clients that are kept."""
+        return len(self._unpickled)
+
     def apply(self, logits: Tensor, calls: Sequence[ProcessorCall], places: NDArray[np.int64]) -> dict[int, str]:
         """Change logits in place.
 
@@ -88,14 +93,16 @@ class LogitProcessors:
         Returns:
             All that went wrong.
         """
+        if not calls:
+            return failures
         found = dict(failures)
-        for call in calls:
-            row = logits[int(places[call.row])]
-            highest = float(row.max())
-            if call.row not in found and not -np.inf < highest < np.inf:
-                found[call.row] = f"left no token to draw: the highest logit is {highest}"
+        rows = places[[call.row for call in calls]].tolist()
+        highest = logits[rows].amax(dim=-1).tolist()
+        for call, row, value in zip(calls, rows, highest, strict=True):
+            if call.row not in found and not -np.inf < value < np.inf:
+                found[call.row] = f"left no token to draw: the highest logit is {value}"
             if call.row in found:
-                row.zero_()
+                logits[row].zero_()
         return found
 
     def _find(self, call: ProcessorCall) -> Processor:

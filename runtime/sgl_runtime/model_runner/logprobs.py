@@ -41,7 +41,7 @@ def input_logprobs(batch: Batch, hidden: Tensor, logits: Callable[[Tensor], Tens
             found[span.row] = _nothing_known(batch, span.row, span.num_entries)
     for chunk in _chunks(spans):
         places = np.concatenate([np.arange(piece.begin, piece.begin + len(piece.ids)) for piece in chunk])
-        logprobs = logits(hidden[device.to_device(places)]).log_softmax(dim=-1)
+        logprobs = logits(hidden[device.to_device(places)]).float().log_softmax(dim=-1)
         ids = device.to_device(np.concatenate([piece.ids for piece in chunk]))
         chosen = device.to_host(logprobs.gather(1, ids.unsqueeze(1)).squeeze(1))
         taken = 0

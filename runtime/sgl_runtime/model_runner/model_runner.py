@@ -1,7 +1,6 @@
 """ModelRunner: one rank's model, pool and attention; a Batch in, logits and tokens out."""
 
 import logging
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +9,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sgl_runtime.attention.base import AttentionBackend
+from sgl_runtime.attention.triton_attention import TritonAttention
 from sgl_runtime.batch import Alternatives, Batch, LogitEdits, StepOutput
-from sgl_runtime.device.base import Device
+from sgl_runtime.device.base import Device, HostCopy, StoppedTimer
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.host_kv_pool import HostKVPool
 from sgl_runtime.forward.slot_table import SlotTable
+from sgl_runtime.model_runner.decode_graphs import DecodeGraphs, draws_in_graph
 from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.logprobs import InputLogprobs, alternatives, input_logprobs
-from sgl_runtime.model_runner.sampler import Sampler, apply_logit_edits, apply_token_masks
+from sgl_runtime.model_runner.sampler import Sampler, apply_logit_edits
 from sgl_runtime.models.base import CausalModel
 
 logger = logging.getLogger(__name__)
@@ -28,16 +29,63 @@ class ForwardOutput:
     """What a pass left on the device.
 
     Attributes:
-        logits: (S, V) float32 of the rows that sample, in row order.
+        logits: (S, V) of the rows that sample, in row order.
         inputs: Log probabilities of the prompt's tokens.
         hidden_states: See `StepOutput`.
-        seconds: Time of the forward pass.
+        timer: How long the pass takes.
+        drawn: (B,) int64 tokens that were drawn along, where nothing but the settings of the batch is to be heeded.
     """
 
     logits: Tensor
     inputs: InputLogprobs
     hidden_states: tuple[NDArray[np.float32] | None, ...] | None
-    seconds: float
+    timer: StoppedTimer
+    drawn: Tensor | None = None
+
+
+class PendingOutput:
+    """What a pass gives, as far as it is known.
+
+    Args:
+        batch: The pass.
+        output: What its forward gave.
+
+    Attributes:
+        tokens, logprobs: (S,) on their way to the host, of the rows that sample; None: none.
+        alternatives: See `StepOutput`.
+        failures: By row of the batch, what went wrong.
+    """
+
+    def __init__(self, batch: Batch, output: ForwardOutput) -> None:
+        self._batch, self._output = batch, output
+        self.tokens: HostCopy | None = None
+        self.logprobs: HostCopy | None = None
+        self.alternatives: tuple[Alternatives | None, ...] | None = None
+        self.failures: dict[int, str] = {}
+
+    def wait(self) -> StepOutput:
+        """All of it, once it is on the host."""
+        batch, rows = self._batch, self._batch.samples
+        token_ids = np.full(batch.size, -1, dtype=np.int64)
+        logprobs = np.full(batch.size, np.nan, dtype=np.float32)
+        if self.tokens is not None:
+            token_ids[rows] = self.tokens.wait()
+        if self.logprobs is not None:
+            logprobs[rows] = np.where(batch.wants_logprob[rows], self.logprobs.wait(), np.nan)
+        failures = self.failures
+        return StepOutput(
+            token_ids=token_ids,
+            logprobs=logprobs,
+            input_logprobs=self._output.inputs.values,
+            alternatives=self.alternatives,
+            input_alternatives=self._output.inputs.alternatives,
+            hidden_states=self._output.hidden_states,
+            failures=tuple(failures.get(row) for row in range(batch.size)) if failures else None,
+        )
+
+    def seconds(self) -> float:
+        """Time of the forward pass; asked for after `wait`."""
+        return self._output.timer.seconds()
 
 
 class ModelRunner:
@@ -50,6 +98,9 @@ class ModelRunner:
         device: Where all of it lives.
         processors: The custom processors of logits.
         host_pool: Prefixes in host memory, if they are kept.
+
+    Attributes:
+        runs_beside_host: Whether a pass goes on while the host does something else.
     """
 
     def __init__(
@@ -62,6 +113,7 @@ class ModelRunner:
         processors: LogitProcessors,
         host_pool: HostKVPool | None = None,
     ) -> None:
+        self.runs_beside_host = device.runs_beside_host
         self._model = model
         self._attention = attention
         self._slot_table = slot_table
@@ -70,14 +122,39 @@ class ModelRunner:
         self._processors = processors
         self._host_pool = host_pool
         # By row of the slot table: the token that the newest pass drew for it.
-        self._drawn_ids = torch.zeros(slot_table.num_rows, dtype=torch.int64, device=device.torch_device)
+        self._drawn_ids = torch.zeros(slot_table.num_rows + 1, dtype=torch.int64, device=device.torch_device)
+        self._graphs: DecodeGraphs | None = None
+
+    def capture_graphs(self, max_rows: int, *, spare_slot: int) -> None:
+        """Capture decode passes of up to `max_rows` rows, where the attention can be captured.
+
+        Args:
+            max_rows: Rows of the largest graph.
+            spare_slot: A slot of the pool that nobody owns.
+        """
+        if isinstance(self._attention, TritonAttention) and max_rows > 0:
+            self._graphs = DecodeGraphs(
+                self._model,
+                attention=self._attention,
+                slot_table=self._slot_table,
+                spare_slot=spare_slot,
+                drawn_ids=self._drawn_ids,
+                device=self._device,
+                max_rows=max_rows,
+            )
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> ForwardOutput:
         """Compute keys, values and the logits that are wanted."""
-        begin = time.monotonic()
+        timer = self._device.start_timer()
         if self._host_pool is not None:
             self._host_pool.copy(batch)
+        if self._graphs is not None and self._graphs.takes(batch):
+            self._slot_table.update_prefixes(batch)
+            output = self._graphs.run(batch)
+            drawn = output.drawn if draws_in_graph(batch) else None
+            inputs = InputLogprobs((None,) * batch.size, None)
+            return ForwardOutput(output.logits, inputs, None, timer.stop(), drawn)
         self._slot_table.update(batch)
         forward_batch = ForwardBatch.from_batch(batch, self._device, drawn_ids=self._drawn_ids)
         attend = self._attention.prepare(forward_batch)
@@ -86,7 +163,7 @@ class ModelRunner:
         last = self._device.to_device((ends[batch.samples] - 1).astype(np.int64))
         logits = self._model.logits(hidden if len(last) == len(hidden) else hidden[last])
         inputs = input_logprobs(batch, hidden, self._model.logits, self._device)
-        return ForwardOutput(logits, inputs, self._hidden_states(batch, hidden), time.monotonic() - begin)
+        return ForwardOutput(logits, inputs, self._hidden_states(batch, hidden), timer.stop())
 
     @torch.inference_mode()
     def sample(
@@ -95,7 +172,7 @@ class ModelRunner:
         output: ForwardOutput,
         masks: NDArray[np.int32] | None,
         logit_edits: LogitEdits | None,
-    ) -> StepOutput:
+    ) -> "PendingOutput":
         """Draw the next tokens.
 
         Args:
@@ -105,39 +182,43 @@ class ModelRunner:
             logit_edits: By row of the batch, or None where no row has any.
         """
         rows = batch.samples
-        token_ids = np.full(batch.size, -1, dtype=np.int64)
-        logprobs = np.full(batch.size, np.nan, dtype=np.float32)
-        others: tuple[Alternatives | None, ...] | None = None
-        failures: dict[int, str] = {}
-        if rows.any():
-            places = np.cumsum(rows) - 1
-            wanted = batch.wants_logprob[rows]
-            is_edited = masks is not None or logit_edits is not None
-            plain = output.logits.clone() if wanted.any() and is_edited else output.logits
-            if logit_edits is not None:
-                apply_logit_edits(output.logits, logit_edits, places)
-                failures = self._processors.apply(output.logits, logit_edits.calls, places)
-            if masks is not None:
-                apply_token_masks(output.logits, masks[rows])
-            if logit_edits is not None:
-                failures = self._processors.check(output.logits, logit_edits.calls, places, failures)
-            drawn = self._sampler.sample(output.logits, batch.sampling.select(rows))
+        pending = PendingOutput(batch, output)
+        if not rows.any():
+            return pending
+        wants_logprob = bool(batch.wants_logprob[rows].any())
+        is_edited = masks is not None or logit_edits is not None
+        if output.drawn is not None and not is_edited:
+            drawn, logits = output.drawn, output.logits
+        else:
+            logits = output.logits.float() if logit_edits is not None else output.logits
+            # Log probabilities are of what the model says, before anything is done to it.
+            plain = logits.clone() if wants_logprob and is_edited else logits
+            pending.failures = self._edit(batch, logits, masks, logit_edits)
+            drawn = self._sampler.sample(logits, batch.sampling.select(rows))
             self._drawn_ids[self._device.to_device(batch.row_ids[rows].astype(np.int64))] = drawn
-            token_ids[rows] = self._device.to_host(drawn)
-            if wanted.any():
-                plain_logprobs = plain.log_softmax(dim=-1)
-                chosen = plain_logprobs.gather(1, drawn.unsqueeze(1)).squeeze(1)
-                logprobs[rows] = np.where(wanted, self._device.to_host(chosen), np.nan)
-                others = self._alternatives(batch, plain_logprobs)
-        return StepOutput(
-            token_ids=token_ids,
-            logprobs=logprobs,
-            input_logprobs=output.inputs.values,
-            alternatives=others,
-            input_alternatives=output.inputs.alternatives,
-            hidden_states=output.hidden_states,
-            failures=tuple(failures.get(row) for row in range(batch.size)) if failures else None,
-        )
+            logits = plain
+        pending.tokens = self._device.start_copy(drawn)
+        if wants_logprob:
+            logprobs = logits.float().log_softmax(dim=-1)
+            pending.logprobs = self._device.start_copy(logprobs.gather(1, drawn.unsqueeze(1)).squeeze(1))
+            pending.alternatives = self._alternatives(batch, logprobs)
+        return pending
+
+    def _edit(
+        self, batch: Batch, logits: Tensor, masks: NDArray[np.int32] | None, logit_edits: LogitEdits | None
+    ) -> dict[int, str]:
+        """Change the logits of the rows that sample; what went wrong in custom processors, by row of the batch."""
+        rows = batch.samples
+        places = np.cumsum(rows) - 1
+        failures: dict[int, str] = {}
+        if logit_edits is not None:
+            apply_logit_edits(logits, logit_edits, places)
+            failures = self._processors.apply(logits, logit_edits.calls, places)
+        if masks is not None:
+            self._device.ops.mask_logits(logits, self._device.to_device(masks[rows]))
+        if logit_edits is not None:
+            failures = self._processors.check(logits, logit_edits.calls, places, failures)
+        return failures
 
     def _hidden_states(self, batch: Batch, hidden: Tensor) -> tuple[NDArray[np.float32] | None, ...] | None:
         if batch.hidden_starts is None:

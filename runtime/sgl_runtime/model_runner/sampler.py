@@ -7,20 +7,10 @@ from torch import Tensor
 
 from sgl_runtime.batch import LogitEdits, SamplingBatch
 from sgl_runtime.device.base import Device
+from sgl_runtime.device.ops import invert
 
 FIRST_CANDIDATES = 1024
 """Likeliest tokens that a filter looks at first; all are sorted only where these do not settle it."""
-
-
-def apply_token_masks(logits: Tensor, masks: NDArray[np.int32]) -> None:
-    """Set the logits of tokens that may not come to minus infinity.
-
-    Args:
-        logits: (R, V) float, changed in place.
-        masks: (R, ceil(V / 32)) int32, bit i % 32 of word i // 32 set where token i may come.
-    """
-    bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little", count=logits.shape[1])
-    logits.masked_fill_(torch.from_numpy(bits == 0).to(logits.device), float("-inf"))
 
 
 def apply_logit_edits(logits: Tensor, edits: LogitEdits, rows: NDArray[np.int64]) -> None:
@@ -36,6 +26,11 @@ def apply_logit_edits(logits: Tensor, edits: LogitEdits, rows: NDArray[np.int64]
     repetition, added = (torch.from_numpy(x).to(logits.device) for x in (edits.repetition, edits.added))
     chosen = logits[index, token_ids]
     logits[index, token_ids] = torch.where(chosen > 0, chosen / repetition, chosen * repetition) + added
+
+
+def has_filter(sampling: SamplingBatch) -> NDArray[np.bool_]:
+    """(R,) whether top-k, top-p or min-p takes tokens away."""
+    return (sampling.top_ks > 0) | (sampling.top_ps < 1.0) | (sampling.min_ps > 0.0)
 
 
 class Sampler:
@@ -56,42 +51,42 @@ class Sampler:
         own uniform number: it depends on no other row.
 
         Args:
-            logits: (R, V) float32, masked tokens at minus infinity.
+            logits: (R, V) float, masked tokens at minus infinity.
             sampling: Settings of the R rows.
 
         Returns:
             (R,) int64.
         """
-        out = logits.argmax(dim=-1)
         drawn = sampling.temperatures > 0.0
-        filtered = drawn & ((sampling.top_ks > 0) | (sampling.top_ps < 1.0) | (sampling.min_ps > 0.0))
-        for rows, draw in ((drawn & ~filtered, self._draw_plain), (filtered, self._draw_filtered)):
-            if rows.any():
-                index = torch.from_numpy(np.flatnonzero(rows)).to(logits.device)
-                temperatures = self._column(sampling.temperatures[rows])
-                probs = (logits[index] / temperatures).softmax(dim=-1)
-                out[index] = draw(probs, sampling.select(rows))
+        filtered = drawn & has_filter(sampling)
+        temperatures = np.where(filtered, np.float32(0.0), sampling.temperatures)
+        to_device = self._device.to_device
+        out = self._device.ops.draw(logits, to_device(temperatures), to_device(sampling.uniforms))
+        if filtered.any():
+            index = to_device(np.flatnonzero(filtered))
+            probs = (logits[index].float() / self._column(sampling.temperatures[filtered])).softmax(dim=-1)
+            out[index] = self._draw_filtered(probs, sampling.select(filtered))
         return out
-
-    def _draw_plain(self, probs: Tensor, sampling: SamplingBatch) -> Tensor:
-        return _invert(probs, self._column(sampling.uniforms))
 
     def _draw_filtered(self, probs: Tensor, sampling: SamplingBatch) -> Tensor:
         vocab_size = probs.shape[-1]
         top_ks = self._column(np.where(sampling.top_ks > 0, sampling.top_ks, vocab_size).astype(np.int64))
         top_ps, min_ps = self._column(sampling.top_ps), self._column(sampling.min_ps)
+        uniforms = self._column(sampling.uniforms)
         count = min(FIRST_CANDIDATES, vocab_size)
         values, ids = probs.topk(count, dim=-1)
         enough = (values.sum(dim=-1, keepdim=True) >= top_ps) & (top_ps < 1.0)
         enough |= values[:, -1:] < min_ps * values[:, :1]
         settled = (top_ks <= count) | ((top_ks >= vocab_size) & enough)
-        if not bool(settled.all()):
-            values, ids = probs.sort(dim=-1, descending=True)
-        totals = torch.where(
-            top_ks >= vocab_size, 1.0, values.cumsum(dim=-1).gather(1, top_ks.clamp(max=values.shape[-1]) - 1)
-        )
-        kept = filter_sorted(values, totals, top_ks=top_ks, top_ps=top_ps, min_ps=min_ps)
-        return ids.gather(1, _invert(kept, self._column(sampling.uniforms)).unsqueeze(1)).squeeze(1)
+        filters = {"top_ks": top_ks, "top_ps": top_ps, "min_ps": min_ps, "uniforms": uniforms}
+        drawn = _draw_sorted(values, ids, vocab_size=vocab_size, **filters)
+        # Row by row, not all if one needs it: among equal probabilities the two ways may differ in their order.
+        rows = (~settled).squeeze(1).nonzero().squeeze(1)
+        if len(rows):
+            values, ids = probs[rows].sort(dim=-1, descending=True)
+            of_rows = {name: column[rows] for name, column in filters.items()}
+            drawn[rows] = _draw_sorted(values, ids, vocab_size=vocab_size, **of_rows)
+        return drawn
 
     def _column(self, values: NDArray[np.generic]) -> Tensor:
         return self._device.to_device(values).unsqueeze(1)
@@ -114,10 +109,18 @@ def filter_sorted(values: Tensor, totals: Tensor, *, top_ks: Tensor, top_ps: Ten
     return kept.masked_fill(kept < min_ps * kept[:, :1], 0.0)
 
 
-def _invert(weights: Tensor, uniforms: Tensor) -> Tensor:
-    cumulative = weights.double().cumsum(dim=-1)
-    targets = uniforms * cumulative[:, -1:]
-    index = torch.searchsorted(cumulative, targets, right=True).squeeze(1)
-    # A uniform next to 1 may land past the last token of positive weight by rounding.
-    last = (weights > 0).cumsum(dim=-1).argmax(dim=-1)
-    return torch.minimum(index, last)
+def _draw_sorted(
+    values: Tensor, ids: Tensor, *, vocab_size: int, top_ks: Tensor, top_ps: Tensor, min_ps: Tensor, uniforms: Tensor
+) -> Tensor:
+    """(R,) draws of tokens after the filters.
+
+    Args:
+        values: (R, K) probabilities of the likeliest tokens, falling.
+        ids: (R, K) the tokens.
+        vocab_size: V; a top-k of it is off.
+        top_ks, top_ps, min_ps, uniforms: (R, 1) each.
+    """
+    upto = values.cumsum(dim=-1).gather(1, top_ks.clamp(max=values.shape[-1]) - 1)
+    totals = torch.where(top_ks >= vocab_size, 1.0, upto)
+    kept = filter_sorted(values, totals, top_ks=top_ks, top_ps=top_ps, min_ps=min_ps)
+    return ids.gather(1, invert(kept, uniforms).unsqueeze(1)).squeeze(1)

@@ -8,6 +8,9 @@ from typing import Any
 from sgl_runtime.errors import ModelLoadError
 from sgl_runtime.model_store.gguf_file import GgufFile
 
+QK_NORM_ARCHITECTURES = frozenset({"Qwen3ForCausalLM"})
+"""Architectures that norm each head of queries and keys."""
+
 GGUF_ARCHITECTURES = {"llama": "LlamaForCausalLM"}
 
 
@@ -32,6 +35,7 @@ class ModelConfig:
         architecture: Class name in the model's config, the key of the table of models.
         head_dim: D; num_heads is H, num_kv_heads is G.
         context_length: Positions the model was made for.
+        qk_norm: Each head of queries and keys is normed.
         tie_embeddings: The output head is the embedding.
         eos_ids: Ids that end the output, from config and generation config.
         dtype: Type of the stored weights, by torch's name.
@@ -50,6 +54,7 @@ class ModelConfig:
     context_length: int
     tie_embeddings: bool
     attention_bias: bool
+    qk_norm: bool
     mlp_bias: bool
     bos_id: int | None
     eos_ids: frozenset[int]
@@ -94,8 +99,9 @@ class ModelConfig:
         hidden_size = sizes.required("hidden_size")
         if num_heads % num_kv_heads:
             raise ModelLoadError(f"{source}: {num_heads} attention heads cannot share {num_kv_heads} key/value heads")
+        architecture = str((_as_list(data.get("architectures")) or [data.get("model_type")])[0])
         return cls(
-            architecture=str((_as_list(data.get("architectures")) or [data.get("model_type")])[0]),
+            architecture=architecture,
             vocab_size=sizes.required("vocab_size"),
             hidden_size=hidden_size,
             intermediate_size=sizes.required("intermediate_size"),
@@ -107,6 +113,7 @@ class ModelConfig:
             rope=_rope(data, sizes),
             context_length=sizes.required("max_position_embeddings"),
             tie_embeddings=bool(data.get("tie_word_embeddings", False)),
+            qk_norm=architecture in QK_NORM_ARCHITECTURES,
             attention_bias=bool(data.get("attention_bias", False)),
             mlp_bias=bool(data.get("mlp_bias", False)),
             bos_id=next(iter(_token_ids(data, "bos_token_id", source)), None),

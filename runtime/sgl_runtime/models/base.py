@@ -24,7 +24,10 @@ class CausalModel(Protocol):
         """
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(R, C) hidden states to (R, V) float32 logits."""
+        """(R, C) hidden states to (R, V) logits, in the type of the weights."""
+
+    def make_up_weights(self) -> None:
+        """Fill every weight with small random numbers, where the weights live."""
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Take over every weight, by Hugging Face's names.

@@ -1,11 +1,15 @@
-"""Llama: config reading is ModelConfig's; this page holds layer, model and weight names."""
+"""Llama, and Qwen3, which norms each head of queries and keys besides.
+
+Config reading is ModelConfig's; this page holds layer, model and weight names.
+"""
 
 from collections.abc import Iterable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgl_runtime.attention.base import Attend
+from sgl_runtime.attention.base import Attend, Rotary
 from sgl_runtime.layers.attention import SelfAttention
 from sgl_runtime.layers.build_context import BuildContext
 from sgl_runtime.layers.linear import Linear
@@ -22,19 +26,18 @@ class LlamaLayer(nn.Module):
     Args:
         config: Shapes.
         layer_id: Its number.
-        rotary: Shared by all layers.
         context: Build context.
     """
 
-    def __init__(self, config: ModelConfig, *, layer_id: int, rotary: RotaryEmbedding, context: BuildContext) -> None:
+    def __init__(self, config: ModelConfig, *, layer_id: int, context: BuildContext) -> None:
         super().__init__()
         self.input_norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
-        self.attention = SelfAttention(config, layer_id=layer_id, rotary=rotary, context=context)
+        self.attention = SelfAttention(config, layer_id=layer_id, context=context)
         self.mlp_norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
         self.mlp = GatedMLP(config, context=context)
 
     def forward(
-        self, x: Tensor | None, residual: Tensor, tables: tuple[Tensor, Tensor], attend: Attend
+        self, x: Tensor | None, residual: Tensor, rotary: Rotary, attend: Attend
     ) -> tuple[Tensor, Tensor]:
         """Add x (None in the first layer) to the residual stream, run both blocks.
 
@@ -45,7 +48,7 @@ class LlamaLayer(nn.Module):
             normed = self.input_norm(residual)
         else:
             normed, residual = self.input_norm.add(x, residual)
-        normed, residual = self.mlp_norm.add(self.attention(normed, tables, attend), residual)
+        normed, residual = self.mlp_norm.add(self.attention(normed, rotary, attend), residual)
         return self.mlp(normed), residual
 
 
@@ -68,7 +71,7 @@ class LlamaForCausalLM(nn.Module):
             config.rope, head_dim=config.head_dim, num_positions=config.context_length, context=context
         )
         self.layers = nn.ModuleList(
-            LlamaLayer(config, layer_id=index, rotary=self._rotary, context=context)
+            LlamaLayer(config, layer_id=index, context=context)
             for index in range(config.num_layers)
         )
         self.norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
@@ -76,10 +79,10 @@ class LlamaForCausalLM(nn.Module):
     def forward(self, input_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """See `CausalModel`."""
         residual = F.embedding(input_ids, self.embedding)
-        tables = self._rotary.tables(positions)
+        rotary = self._rotary.tables(positions)
         x = None
         for layer in self.layers:
-            x, residual = layer(x, residual, tables, attend)
+            x, residual = layer(x, residual, rotary, attend)
         assert x is not None, "a model has at least one layer"
         normed, _ = self.norm.add(x, residual)
         return normed
@@ -87,7 +90,7 @@ class LlamaForCausalLM(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """See `CausalModel`."""
         logits: Tensor = self.head(hidden)
-        return logits.float()
+        return logits
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """See `CausalModel`."""
@@ -101,6 +104,19 @@ class LlamaForCausalLM(nn.Module):
             assert isinstance(layer, LlamaLayer)
             _add_layer(names, f"model.layers.{index}.", layer)
         names.load(weights)
+        self._finish_loading()
+
+    def make_up_weights(self) -> None:
+        """See `CausalModel`."""
+        generator = torch.Generator(self.embedding.device).manual_seed(0)
+        for parameter in self.parameters():
+            if parameter.dim() == 1:
+                parameter.data.fill_(1.0)
+            else:
+                parameter.data.normal_(0.0, 0.02, generator=generator)
+        self._finish_loading()
+
+    def _finish_loading(self) -> None:
         if self._config.tie_embeddings:
             self.head.weight.data = self.embedding.data
         pack_linears(self)
@@ -116,6 +132,9 @@ def pack_linears(model: nn.Module) -> None:
 def _add_layer(names: WeightMap, prefix: str, layer: LlamaLayer) -> None:
     names.add(f"{prefix}input_layernorm.weight", layer.input_norm.weight)
     names.add(f"{prefix}post_attention_layernorm.weight", layer.mlp_norm.weight)
+    for name, norm in (("q_norm", layer.attention.q_norm), ("k_norm", layer.attention.k_norm)):
+        if norm is not None:
+            names.add(f"{prefix}self_attn.{name}.weight", norm.weight)
     merged = [
         (f"{prefix}self_attn.", ("q_proj", "k_proj", "v_proj"), layer.attention.qkv_proj),
         (f"{prefix}mlp.", ("gate_proj", "up_proj"), layer.mlp.gate_up_proj),

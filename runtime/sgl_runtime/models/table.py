@@ -2,4 +2,10 @@
 
 from sgl_runtime.registry import Registry
 
-MODELS = Registry("model architecture", {"LlamaForCausalLM": "sgl_runtime.models.llama:LlamaForCausalLM"})
+MODELS = Registry(
+    "model architecture",
+    {
+        "LlamaForCausalLM": "sgl_runtime.models.llama:LlamaForCausalLM",
+        "Qwen3ForCausalLM": "sgl_runtime.models.llama:LlamaForCausalLM",
+    },
+)

@@ -86,7 +86,7 @@ class Admission:
             return []
         reserved = sum(max(req.num_uncomputed - 1, 0) + self._estimate.reserve(req) for req in running)
         admitted: list[tuple[Req, int]] = []
-        for req in list(waiting.in_order(self._ledger.match)):
+        for req in list(waiting.in_order(self._ledger.find)):
             if budget <= 0 or not pools.rows.num_free or len(running) + len(admitted) >= self._max_running:
                 break
             must_fit = not running and not admitted

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sgl_runtime.cache.prefix_cache import PrefixPlace
 from sgl_runtime.grammar.base import GrammarState
 from sgl_runtime.ipc.messages import FinishReason, GrammarReport, TokenizedRequest
 from sgl_runtime.scheduler.logit_rules import LogitRules
@@ -43,6 +44,7 @@ class Req:
         num_shared: First positions whose slots belong to the prefix cache, held by the lock on `node`.
         node: Locked node of the prefix cache while running.
         slots_changed: The device's slot table must be told the row's first slots anew.
+        place: Where its tokens led in the prefix cache when last looked for.
         cached_len: Prompt tokens that were found in the cache when the request first ran.
         has_started, has_run: Whether a pass was planned for it, and whether one has given its first token.
         grammar: Cursor of its constraint, None without one.
@@ -78,6 +80,7 @@ class Req:
         self.num_shared = 0
         self.node: Any = None
         self.slots_changed = False
+        self.place: PrefixPlace | None = None
         self.cached_len = 0
         self.num_overtaken = 0
         self.has_started = False

@@ -4,24 +4,27 @@ Whatever the policy, requests of higher priority come first, and none is overtak
 """
 
 import random
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Literal
 
-from sgl_runtime.cache.prefix_cache import PrefixMatch
+from sgl_runtime.cache.prefix_cache import PrefixPlace
 from sgl_runtime.scheduler.req import Req
 
 PolicyName = Literal["lpm", "dfs-weight", "fcfs", "lof", "random"]
 
-MatchPrefix = Callable[[Req], PrefixMatch]
-"""The cached prefix of a request."""
+FindPrefix = Callable[[Req], PrefixPlace]
+"""How far a request leads into the prefix cache."""
 
-MAX_LOOKED_AT = 128
+MAX_LOOKED_AT = 512
 """Requests whose cached prefixes are looked up; in a longer queue those behind wait in the order of their arrival."""
 
 MAX_OVERTAKEN = 512
 """Later requests that may be admitted before a request until its turn has come whatever its prefix."""
+
+_LAST = (0, 0)
 
 
 class SchedulePolicy:
@@ -37,12 +40,12 @@ class SchedulePolicy:
         self._name = name
         self._random = random.Random(seed)
 
-    def order(self, reqs: Sequence[Req], match: MatchPrefix) -> Sequence[Req]:
+    def order(self, reqs: Sequence[Req], find: FindPrefix) -> Sequence[Req]:
         """The requests in the order in which they should run.
 
         Args:
             reqs: By priority and arrival.
-            match: Finds the cached prefix of a request.
+            find: Finds the cached prefix of a request.
         """
         if self._name == "fcfs" or len(reqs) < 2:
             return reqs
@@ -51,8 +54,8 @@ class SchedulePolicy:
         if self._name == "random":
             return sorted(reqs, key=lambda req: (*_rank(req), self._random.random()))
         looked_at = list(islice(reqs, MAX_LOOKED_AT))
-        matches = [match(req) for req in looked_at]
-        keys = _by_length(matches) if self._name == "lpm" else _by_subtree(matches)
+        places = [find(req) for req in looked_at]
+        keys = _by_length(places) if self._name == "lpm" else _by_subtree(places)
         order = sorted(range(len(looked_at)), key=lambda i: (*_rank(looked_at[i]), keys[i], looked_at[i].arrival))
         return [*(looked_at[i] for i in order), *islice(reqs, MAX_LOOKED_AT, None)]
 
@@ -65,29 +68,32 @@ class SchedulePolicy:
         """
         if self._name == "fcfs" or not admitted or not reqs:
             return
-        newest = max(req.arrival for req in admitted)
+        arrivals = sorted(req.arrival for req in admitted)
         for req in reqs:
-            if req.arrival < newest:
-                req.num_overtaken += sum(other.arrival > req.arrival for other in admitted)
+            if req.arrival < arrivals[-1]:
+                req.num_overtaken += len(arrivals) - bisect(arrivals, req.arrival)
 
 
 def _rank(req: Req) -> tuple[int, bool]:
     return -req.message.priority, req.num_overtaken < MAX_OVERTAKEN
 
 
-def _by_length(matches: Sequence[PrefixMatch]) -> list[Any]:
-    return [-match.length for match in matches]
+def _by_length(places: Sequence[PrefixPlace]) -> list[Any]:
+    return [-place.length for place in places]
 
 
-def _by_subtree(matches: Sequence[PrefixMatch]) -> list[Any]:
-    """For each match the way down to its node, heavier subtrees before lighter ones, a node before what is below it."""
-    paths = [_path(match.node) for match in matches]
+def _by_subtree(places: Sequence[PrefixPlace]) -> list[Any]:
+    """For each place the way down to its node, heavier subtrees before lighter ones.
+
+    A node comes after what is below it: whoever goes on from little would drive out what others go on from.
+    """
+    paths = [_path(place.node) for place in places]
     weights = Counter(id(node) for path in paths for node in path)
     first_seen: dict[int, int] = {}
     for path in paths:
         for node in path:
             first_seen.setdefault(id(node), len(first_seen))
-    return [[(-weights[id(node)], first_seen[id(node)]) for node in path] for path in paths]
+    return [[*((-weights[id(node)], first_seen[id(node)]) for node in path), _LAST] for path in paths]
 
 
 def _path(node: Any) -> list[Any]:

@@ -137,7 +137,7 @@ class Scheduler:
         deltas = self._applier.apply(planned, tokens.wait())
         if any(delta.finish is not None for delta in deltas):
             self._running = [req for req in self._running if not req.is_done]
-            self._waiting.remove_done()
+            self._waiting.remove_done(planned.reqs)
             for req in planned.reqs:
                 self._planner.estimate.note_end(req)
         num_new = sum(len(delta.new_ids) for delta in deltas)
@@ -170,6 +170,7 @@ class Scheduler:
             "total_slots": pools.allocator.num_slots,
             "free_slots": pools.allocator.num_free,
             "cached_slots": pools.cache.num_cached,
+            "host_cached_slots": pools.cache.num_on_host,
             "prompt_tokens_total": stats.prompt_tokens,
             "cached_tokens_total": stats.cached_tokens,
             "generation_tokens_total": stats.generation_tokens,
@@ -220,6 +221,8 @@ class Scheduler:
 
     def _end(self, chosen: list[Req], reason: FinishReason) -> list[TokenDelta]:
         """End requests, wherever they stand."""
+        if not chosen:
+            return []
         for req in set(self._grammars.reqs()).intersection(chosen):
             self._grammars.drop(req)
         for req in set(self._waiting).intersection(chosen):
@@ -249,7 +252,7 @@ class Scheduler:
         return f"{len(self._running)} running and {len(self._waiting) + len(self._grammars)} waiting requests"
 
     def _flush(self, message: FlushCacheRequest) -> FlushCacheReply:
-        # Those that wait hold nothing, but will at once, unless all is paused; a pass under way is one of no live request.
+        # Those that wait hold nothing, but soon will, unless all is paused; a pass under way is one of no live request.
         waits = self._waiting or len(self._grammars)
         if self._running or (waits and not self._is_paused):
             text = f"not while there are {self._busy()}"

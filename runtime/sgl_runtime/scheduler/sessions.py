@@ -22,7 +22,7 @@ from sgl_runtime.ipc.messages import (
 )
 from sgl_runtime.scheduler.req import Req
 
-MAX_TURNS = 4096
+MAX_TURNS = 1024
 """Turns that one session holds."""
 
 
@@ -183,7 +183,7 @@ class Sessions:
         parent = _parent(session, params)
         if len(session.turns) >= self._max_turns and not params.replace:
             raise InvalidRequestError(
-                f"session_params: the session has {len(session.turns)} turns and takes no more; replace one or close it",
+                f"session_params: the session has {len(session.turns)} turns and takes no more; replace one, or close",
                 param="session_params",
             )
         kept = 0 if parent is None else _num_kept(parent, params)

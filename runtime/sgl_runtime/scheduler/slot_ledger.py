@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sgl_runtime.batch import IntArray, SlotCopies
 from sgl_runtime.cache.cache_pools import CachePools
-from sgl_runtime.cache.prefix_cache import PrefixMatch
+from sgl_runtime.cache.prefix_cache import PrefixMatch, PrefixPlace
 from sgl_runtime.cache.slot_allocator import whole_pages
 from sgl_runtime.scheduler.req import Req
 
@@ -30,17 +30,19 @@ class SlotLedger:
 
     def __init__(self, pools: CachePools) -> None:
         self.pools = pools
-        # By row: from which position on the cache's slots take the place of the request's own after its first pass.
-        self._replacements: dict[int, tuple[int, IntArray]] = {}
+        # By row: from which position on the cache's slots take the place of the request's own once a pass is launched.
+        self._replacements: dict[int, tuple[Req, int, IntArray]] = {}
         self._prompt_lens = np.zeros(pools.rows.num_rows, dtype=np.int32)
 
     def match(self, req: Req) -> PrefixMatch:
         """The longest cached prefix that the request may use."""
         return self.pools.cache.match(req.tokens.view(0, req.match_limit), extra_key=req.message.extra_key)
 
-    def cached_len(self, req: Req) -> int:
-        """Tokens that `match` would find; counts as no use of them."""
-        return self.pools.cache.prefix_len(req.tokens.view(0, req.match_limit), extra_key=req.message.extra_key)
+    def find(self, req: Req) -> PrefixPlace:
+        """Where `match` would end; counts as no use of the prefix, and is fast when asked again."""
+        ids = req.tokens.view(0, req.match_limit)
+        req.place = self.pools.cache.find(ids, extra_key=req.message.extra_key, since=req.place)
+        return req.place
 
     def admission_cost(self, match: PrefixMatch, *, num_new: int) -> int:
         """Slots that `admit` takes from the pool, in whole pages."""
@@ -76,7 +78,10 @@ class SlotLedger:
         return True
 
     def slots_needed(self, reqs: Sequence[Req], counts: NDArray[np.integer]) -> int:
-        """Slots that `extend` would take from the pool."""
+        """Slots that `extend` would take from the pool; asked for before the pass has got any."""
+        # Whoever computes again what the cache has holds it twice until then, and the pool may be full of it.
+        for req, _, _ in list(self._replacements.values()):
+            self._replace(req)
         return int(self._missing(*self._spans(reqs, counts)).sum())
 
     def extend(self, reqs: Sequence[Req], counts: NDArray[np.integer]) -> None:
@@ -162,7 +167,7 @@ class SlotLedger:
             num_taken = int((own == kept.slots).sum())
             self.pools.rows.num_private[req.row] -= num_taken
             if num_taken < len(own):
-                self._replacements[req.row] = (start, kept.slots)
+                self._replacements[req.row] = (req, start, kept.slots)
             self._move_lock(req, kept, length)
 
     def _insert(self, req: Req, own: IntArray, length: int) -> PrefixMatch:
@@ -175,9 +180,9 @@ class SlotLedger:
         )
 
     def _replace(self, req: Req) -> None:
-        """Use the cache's slots where the first pass needed others."""
+        """Use the cache's slots where the pass before needed others."""
         if req.row in self._replacements:
-            start, slots = self._replacements.pop(req.row)
+            _, start, slots = self._replacements.pop(req.row)
             self._swap(req, start, self.pools.rows.read(req.row, start, start + len(slots)), slots)
 
     def _swap(self, req: Req, start: int, own: IntArray, slots: IntArray) -> None:

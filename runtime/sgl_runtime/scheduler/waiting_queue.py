@@ -1,10 +1,10 @@
 """WaitingQueue: requests that wait for a pass."""
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 
 from sgl_runtime.scheduler.req import Req
-from sgl_runtime.scheduler.schedule_policy import MatchPrefix, SchedulePolicy
+from sgl_runtime.scheduler.schedule_policy import FindPrefix, SchedulePolicy
 
 
 class WaitingQueue:
@@ -40,25 +40,29 @@ class WaitingQueue:
 
     def remove(self, req: Req) -> None:
         """Remove a request that waits."""
-        if self._reqs[0] is req:
-            self._reqs.pop(0)
-        else:
-            self._reqs.remove(req)
+        place = self._place(req)
+        assert place is not None, f"{req.rid} does not wait"
+        del self._reqs[place]
         self.num_changes += 1
 
-    def remove_done(self) -> None:
-        """Remove requests that ended while they waited."""
-        done = [req for req in self._reqs if req.is_done]
-        for req in done:
-            self.remove(req)
+    def remove_done(self, reqs: Sequence[Req]) -> None:
+        """Remove those of some requests that ended while they waited."""
+        for req in reqs:
+            if req.is_done and self._place(req) is not None:
+                self.remove(req)
 
-    def in_order(self, match: MatchPrefix) -> Sequence[Req]:
+    def _place(self, req: Req) -> int | None:
+        """Where a request stands; None if it does not wait."""
+        place = bisect_left(self._reqs, req.turn(), key=Req.turn)
+        return place if place < len(self._reqs) and self._reqs[place] is req else None
+
+    def in_order(self, find: FindPrefix) -> Sequence[Req]:
         """The requests in the order in which they should run.
 
         Args:
-            match: Finds the cached prefix of a request.
+            find: Finds the cached prefix of a request.
         """
-        return self._policy.order(self._reqs, match)
+        return self._policy.order(self._reqs, find)
 
     def note_admitted(self, admitted: Sequence[Req]) -> None:
         """Tell the policy who was let in, before requests that may have come earlier."""

@@ -22,6 +22,7 @@ from sgl_runtime.server.prompt_tokenizer import PromptTemplate
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
 from sgl_runtime.version import distribution_version
 
+MAX_SESSION_ID = 256
 MAX_WAIT_S = 1e6
 """Longest time that a request may name."""
 
@@ -141,6 +142,8 @@ class NativeApi:
     async def _open_session(self, payload: Any) -> str:
         fields = checked_fields(payload, ("capacity_of_str_len", "session_id", "timeout"))
         session_id = checked_name("session_id", fields["session_id"]) if "session_id" in fields else new_rid()
+        if len(session_id) > MAX_SESSION_ID:
+            raise reject("session_id", session_id, f"a string of at most {MAX_SESSION_ID} characters")
         limit = 2**31 - 1
         capacity = checked_integer(
             "capacity_of_str_len",

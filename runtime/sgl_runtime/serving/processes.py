@@ -25,6 +25,7 @@ from sgl_runtime.server.http_server import HttpServer
 from sgl_runtime.server.native_api import NativeApi
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
 from sgl_runtime.serving.child_process import ChildReady, run_child
+from sgl_runtime.serving.collector import spare_collector
 from sgl_runtime.serving.factories import Factories, ServedHost
 from sgl_runtime.serving.process_group import ProcessGroup
 from sgl_runtime.serving.pulse import Pulse
@@ -71,6 +72,7 @@ def scheduler_main(plan: ProcessPlan, first_word: Connection) -> None:
         pulse = Pulse(lambda heartbeat: pulse_outbox.send([heartbeat]))
         loop = SchedulerLoop(parts.scheduler, inbox=inbox, deliver=outbox.send, begin_turn=pulse.turn)
         pulse.start()
+        spare_collector()
         first_word.send(ChildReady(parts.facts))
         first_word.close()
         loop.run(lambda: False)

@@ -85,7 +85,9 @@ def test_backend_equals_the_reference(name, heads, groups, layout, kind, prefixe
     queries = torch.randn(sum(new), heads, DIM)
     batch = make_batch(kind, prefixes, new, slots)
     table.update(batch)
-    attend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=table).prepare(ForwardBatch.from_batch(batch, device))
+    attend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=table, ops=device.ops).prepare(
+        ForwardBatch.from_batch(batch, device)
+    )
 
     entries = [torch.randn(2, sum(totals) + 3, groups, DIM) for _ in range(2)]
     new = np.concatenate([s[p:] for s, p in zip(slots, prefixes, strict=True)])
@@ -93,7 +95,7 @@ def test_backend_equals_the_reference(name, heads, groups, layout, kind, prefixe
     for layer in range(2):
         keys, values = entries[0][layer], entries[1][layer]
         pool.store(layer, torch.from_numpy(old).long(), keys[old], values[old])
-        out = attend(queries, keys[new], values[new], layer_id=layer)
+        out = attend(torch.cat([queries, keys[new], values[new]], dim=1), None, layer_id=layer)
         begin = 0
         for row_slots, count in zip(slots, counts, strict=True):
             wanted = reference_attention(
@@ -125,9 +127,11 @@ def test_rows_look_at_what_other_rows_of_the_same_pass_write(name, long):
         "extend", [prefixes[row] for row in order], [new[row] for row in order], [slots[row] for row in order]
     )
     table.update(batch)
-    attend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=table).prepare(ForwardBatch.from_batch(batch, device))
+    attend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=table, ops=device.ops).prepare(
+        ForwardBatch.from_batch(batch, device)
+    )
     queries, keys, values = torch.randn(sum(new), 4, DIM), torch.randn(size + 6, 2, DIM), torch.randn(size + 6, 2, DIM)
-    out = attend(queries, keys[batch.slot_ids], values[batch.slot_ids], layer_id=0)
+    out = attend(torch.cat([queries, keys[batch.slot_ids], values[batch.slot_ids]], dim=1), None, layer_id=0)
     begin = 0
     for row in order:
         wanted = reference_attention(

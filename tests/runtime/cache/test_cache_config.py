@@ -1,7 +1,8 @@
 import pytest
 
 from sgl_runtime.cache.build_pools import build_pools
-from sgl_runtime.config import CacheConfig, ModelSection, RuntimeConfig, host_slots, resolve_cache
+from sgl_runtime.config import CacheConfig, ModelSection, RuntimeConfig
+from sgl_runtime.config_values import host_slots, resolve_cache
 from sgl_runtime.errors import ConfigError
 
 
@@ -34,7 +35,9 @@ def test_wrong_options_are_refused_by_name_value_and_range(section, message):
 
 
 def test_the_default_number_of_slots_is_whole_pages():
-    config = resolve_cache(CacheConfig(page_size=64), free_bytes=100_000, slot_bytes=7, slot_limit=None)
+    config = resolve_cache(
+        CacheConfig(page_size=64), free_bytes=100_000, slot_bytes=7, slot_limit=None, default_fraction=0.5
+    )
     assert config.max_total_tokens == 50_000 // 7 // 64 * 64
 
 

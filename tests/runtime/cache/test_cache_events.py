@@ -25,7 +25,7 @@ class Viewer:
         node = event.node
         match event.kind:
             case "stored":
-                self.ids[node], self.parents[node] = list(event.token_ids), event.parent
+                self.ids[node], self.parents[node] = event.token_ids, event.parent
                 self.on_device[node], self.keys[node] = True, event.extra_key
             case "split":
                 upper, count = event.parent, event.num_tokens

@@ -93,9 +93,9 @@ def test_looking_up_a_length_changes_nothing():
     cache = RadixCache(page_size=2)
     insert(cache, [1, 2, 3, 4, 5, 6], 0)
     insert(cache, [9, 9], 20)
-    assert cache.prefix_len(np.array([1, 2, 3, 4, 5])) == 4
-    assert cache.prefix_len(np.array([1, 2, 3])) == 2
-    assert cache.prefix_len(np.array([2, 2, 3])) == 0
+    assert cache.find(np.array([1, 2, 3, 4, 5])).length == 4
+    assert cache.find(np.array([1, 2, 3])).length == 2
+    assert cache.find(np.array([2, 2, 3])).length == 0
     assert cache.evict(2).tolist() == [4, 5], "the first is still the least recently used"
 
 

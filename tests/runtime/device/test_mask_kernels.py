@@ -15,8 +15,10 @@ from sgl_runtime.config import GrammarConfig
 from sgl_runtime.device.mask_tables import ArenaSizes, AutomatonArrays, BatchMasks, DeviceVocabulary, MaskTables
 from sgl_runtime.device.segments import Segments
 from sgl_runtime.grammar.automaton import ByteAutomaton, Stack
-from sgl_runtime.grammar.base import GrammarSpec
+from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
 from sgl_runtime.grammar.compiler import compile_automaton
+from sgl_runtime.grammar.token_mask import compute_mask
+from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PIECES = [
@@ -46,6 +48,8 @@ def arrays_of(automaton: ByteAutomaton) -> AutomatonArrays:
         automaton.edge_target,
         automaton.edge_argument,
         automaton.returns,
+        automaton.needed_depth,
+        automaton.needed_behind,
     )
 
 
@@ -101,6 +105,46 @@ def test_a_token_that_would_go_too_deep_is_left_out(automata: list[ByteAutomaton
     assert TOKENS.index(b"[[") in allowed
     assert TOKENS.index(b"[[[[") not in allowed
     assert TOKENS.index(b"[]") in allowed
+
+
+@pytest.mark.parametrize("precompute", [False, True])
+def test_near_the_limit_on_levels_masks_are_those_of_the_host(precompute: bool) -> None:
+    schemas = [
+        {"type": "array", "items": {"$ref": "#"}, "maxItems": 2},
+        {
+            "properties": {"a": {"type": ["string", "integer"]}, "b": {"$ref": "#/$defs/deep"}},
+            "anyOf": [{"properties": {"a": {"type": "string"}}, "required": ["a", "b"]}, {"required": ["a"]}],
+            "$defs": {"deep": {"type": "array", "items": {"type": "array", "items": {}, "minItems": 1}, "minItems": 1}},
+        },
+        {"properties": {"name": {}}, "required": ["name"]},
+    ]
+    compiled = [compile_automaton(GrammarSpec("json_schema", json.dumps(each)), GrammarConfig()) for each in schemas]
+    vocabulary = DeviceVocabulary(TOKENS, end_ids=frozenset([END]), size=len(TOKENS), device=DEVICE)
+    order = VocabularyOrder.of(GrammarVocabulary(tuple(TOKENS), frozenset([END]), len(TOKENS)))
+    tables = MaskTables(vocabulary, DEVICE, SIZES)
+    on_device = [
+        tables.add(arrays_of(each), precompute=np.arange(min(each.num_states, 8)) if precompute else None)
+        for each in compiled
+    ]
+    limit = 4
+    batch = BatchMasks(tables, max_rows=len(compiled), max_depth=limit, device=DEVICE)
+    for row, each in enumerate(on_device):
+        batch.start(row, each)
+    rng = random.Random(precompute)
+    places: list[tuple[int, Stack]] = [(0, ())] * len(compiled)
+    for _ in range(5):
+        masks = batch.make(len(compiled)).cpu().numpy()
+        chosen = []
+        for row, automaton in enumerate(compiled):
+            state, stack = places[row]
+            expected = tokens_of(compute_mask(automaton, state, stack, order, max_depth=limit))
+            assert [token for token in tokens_of(masks[row]) if token != END] == expected
+            assert expected or automaton.accepting[state]
+            opening = [token for token in expected if any(byte in b'["{' for byte in TOKENS[token] or b"")]
+            chosen.append(rng.choice(opening or expected) if expected else -1)
+            data = TOKENS[chosen[-1]] if expected else None
+            places[row] = automaton.run(state, stack, data) if data else places[row]
+        batch.advance(torch.tensor(chosen, dtype=torch.int32, device=DEVICE))
 
 
 def test_what_nobody_holds_makes_room(automata: list[ByteAutomaton]) -> None:

@@ -188,8 +188,22 @@ REFUSED: list[tuple[Any, str]] = [
     ({"enum": []}, "#/enum is .*; it must be a list with at least one value"),
     ({"anyOf": {}}, "#/anyOf must be a list"),
     ({"disallow": "string"}, "#/disallow is a keyword that is not supported"),
-    ({"properties": {"x": {"unevaluatedItems": False}}, "type": "object"}, "#/properties/x/unevaluatedItems is a keyword"),
-    ({"unevaluatedProperties": False, "anyOf": [{}]}, "#/unevaluatedProperties is not supported beside 'anyOf'"),
+    (
+        {"properties": {"x": {"unevaluatedItems": False, "contains": {"type": "null"}}}, "type": "object"},
+        "#/properties/x/unevaluatedItems is not supported beside 'contains'",
+    ),
+    (
+        {"unevaluatedItems": False, "anyOf": [{"prefixItems": [{}]}, {"type": "object"}]},
+        "#/unevaluatedItems is not supported beside 'anyOf'",
+    ),
+    (
+        {"unevaluatedProperties": False, "allOf": [{"anyOf": [{}, {"properties": {"a": {}}}]}]},
+        "#/unevaluatedProperties is not supported beside 'anyOf'",
+    ),
+    (
+        {"unevaluatedProperties": False, "if": {"properties": {"a": {"type": "null"}}}},
+        "#/unevaluatedProperties is not supported beside 'if'",
+    ),
     (
         {"anyOf": [{"type": "object", "properties": {"a": {"type": "array", "minItems": i}}} for i in range(1, 12)]},
         "#/anyOf/0/properties/a, #/anyOf/1/properties/a, .* and others are more than 8 alternatives",

@@ -40,6 +40,22 @@ CASES: list[tuple[Any, list[Any], list[Any]]] = [
         [{"a": 1}, {"a": 1, "b": 1}],
     ),
     ({"type": "array", "items": {"enum": [1, 2, "a"]}, "uniqueItems": True}, [[], [1, "a", 2]], [[1, 1], [2, "a", 2]]),
+    (
+        {"type": "array", "items": {"type": "integer", "minimum": -1, "exclusiveMaximum": 5}, "uniqueItems": True},
+        [[], [-1, 4], [3, 2, 1, 0]],
+        [[0, 0], [5], [1, 2, 1]],
+    ),
+    (
+        {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9, "multipleOf": 3},
+         "uniqueItems": True},
+        [[0, 9, 6, 3]],
+        [[3, 3], [1], [9, 0, 9]],
+    ),
+    (
+        {"type": "array", "items": {"type": ["integer", "null"]}, "maxItems": 1, "uniqueItems": True},
+        [[], [12345], [None]],
+        [[1, 2]],
+    ),
     ({"type": "array", "contains": {"const": 1}}, [[1], [0, 1, "x"]], [[], [0]]),
     (
         {"type": "array", "contains": {"const": 1}, "minContains": 2, "maxContains": 2},
@@ -102,3 +118,56 @@ def test_accepts_instances_only(schema: Any, valid: list[Any], invalid: list[Any
     automaton = compile_automaton(GrammarSpec("json_schema", json.dumps(schema)), GrammarConfig())
     for value in (*valid, *invalid):
         assert automaton.accepts(json.dumps(value, ensure_ascii=False).encode()) == (value in valid), value
+
+
+UNEVALUATED: list[tuple[Any, list[Any], list[Any]]] = [
+    ({"type": "array", "prefixItems": [{}, {"type": "null"}], "unevaluatedItems": False}, [[], [1, None]], [[1, None, 2]]),
+    (
+        {"type": "array", "allOf": [{"prefixItems": [{"const": 1}]}], "unevaluatedItems": {"type": "string"}},
+        [[], [1], [1, "a", "b"]],
+        [["a"], [1, 2]],
+    ),
+    ({"type": "array", "items": {"type": "null"}, "unevaluatedItems": False}, [[], [None, None]], [[1]]),
+    (
+        {
+            "type": "object",
+            "properties": {"a": {}},
+            "allOf": [{"$ref": "#/$defs/b"}, {"patternProperties": {"^x": {"type": "null"}}}],
+            "$defs": {"b": {"properties": {"b": {"type": "integer"}}}},
+            "unevaluatedProperties": False,
+        },
+        [{}, {"a": 1}, {"b": 1}, {"xy": None}, {"a": 1, "b": 2, "x": None}],
+        [{"c": 1}, {"b": "s"}, {"xy": 1}, {"a": 1, "ab": 1}],
+    ),
+    (
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string"}},
+            "anyOf": [{"required": ["a"]}, {"properties": {"a": {"const": "x"}}}],
+            "unevaluatedProperties": {"type": "null"},
+        },
+        [{"a": "y"}, {}, {"b": None}],
+        [{"b": 1}],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "valid", "invalid"), UNEVALUATED)
+def test_what_is_not_evaluated_is_found(schema: Any, valid: list[Any], invalid: list[Any]) -> None:
+    config = GrammarConfig(json_additional_properties="open")
+    automaton = compile_automaton(GrammarSpec("json_schema", json.dumps(schema)), config)
+    for value in (*valid, *invalid):
+        assert automaton.accepts(json.dumps(value).encode()) == (value in valid), value
+
+
+def test_keys_that_are_not_evaluated_are_told_from_those_of_references() -> None:
+    schema = {
+        "type": "object",
+        "allOf": [{"$ref": "#/$defs/a"}, {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}],
+        "$defs": {"a": {"properties": {"a": {}, "b": {}}}},
+        "unevaluatedProperties": False,
+    }
+    automaton = compile_automaton(GrammarSpec("json_schema", json.dumps(schema)), GrammarConfig())
+    assert automaton.accepts(b'{"a": 1}')
+    assert not automaton.accepts(b'{"a": 1, "b": 2}')
+    assert not automaton.accepts(b'{"a": 1, "c": 2}')

@@ -1,3 +1,7 @@
+import json
+import random
+from typing import Any
+
 import numpy as np
 
 from sgl_runtime.config import GrammarConfig
@@ -73,3 +77,28 @@ def test_cache_forgets_the_rows_not_used_for_longest(byte_level_vocabulary: Gram
     again = cache.row(automaton, 0, 1, ())
     assert again is not rows[1]
     assert np.array_equal(again, rows[1])
+
+
+def test_looking_at_whole_levels_finds_what_looking_at_single_prefixes_does(
+    byte_level_vocabulary: GrammarVocabulary,
+) -> None:
+    order = VocabularyOrder.of(byte_level_vocabulary)
+    tokens = byte_level_vocabulary.token_bytes
+    rng = random.Random(5)
+    schemas: list[Any] = [
+        {},
+        {"type": "array", "items": {"type": "string", "maxLength": 30}},
+        {"properties": {"ab": {"type": "string"}}, "patternProperties": {"^x": {"type": "null"}}},
+    ]
+    for schema in schemas:
+        config = GrammarConfig(json_additional_properties="open")
+        automaton = compile_automaton(GrammarSpec("json_schema", json.dumps(schema)), config)
+        state, stack = 0, ()
+        for _ in range(60):
+            row = compute_mask(automaton, state, stack, order)
+            # A limit that is far away makes the walk look at single prefixes.
+            np.testing.assert_array_equal(row, compute_mask(automaton, state, stack, order, max_depth=10_000))
+            allowed = bits(row, byte_level_vocabulary.size)
+            if not allowed:
+                break
+            state, stack = automaton.run(state, stack, tokens[rng.choice(allowed)] or b"")

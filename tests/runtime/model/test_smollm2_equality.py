@@ -144,7 +144,7 @@ def prefill_logits(source: ModelSource, prompts: list[list[int]]) -> list[torch.
     table.update(batch)
     with torch.inference_mode():
         forward_batch = ForwardBatch.from_batch(batch, device)
-        attend = ReferenceAttention(pool=pool, slot_table=table).prepare(forward_batch)
+        attend = ReferenceAttention(pool=pool, slot_table=table, ops=device.ops).prepare(forward_batch)
         hidden = model.forward(forward_batch.input_ids, forward_batch.positions, attend)
         return list(model.logits(hidden).split(lengths.tolist()))
 

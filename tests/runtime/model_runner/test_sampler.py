@@ -6,7 +6,8 @@ import torch
 
 from sgl_runtime.batch import SamplingBatch
 from sgl_runtime.device.base import select_device
-from sgl_runtime.model_runner.sampler import Sampler, apply_token_masks
+from sgl_runtime.device.cpu import CpuOps
+from sgl_runtime.model_runner.sampler import Sampler
 
 DEVICE = select_device("cpu", num_threads=None)
 DRAWS = 20_000
@@ -97,7 +98,27 @@ def test_masked_tokens_are_never_drawn():
     allowed[:, 69] = True
     allowed[:, 70:] = False
     masks = np.packbits(allowed, axis=1, bitorder="little").view(np.int32)
-    apply_token_masks(logits, masks)
+    CpuOps().mask_logits(logits, torch.from_numpy(masks))
     for options in ({}, {"top_p": 0.9}, {"temperature": 0.0}, {"top_k": 5}):
         drawn = Sampler(DEVICE).sample(logits.clone(), settings(400, **options)).numpy()
         assert allowed[np.arange(400), drawn].all()
+
+
+def test_a_draw_depends_on_no_batch_mate_where_probabilities_are_equal():
+    """One mate needs all tokens sorted, and equal probabilities may stand in another order then."""
+    vocab = 5000
+    logits = torch.zeros(2, vocab)
+    logits[1] = torch.randn(vocab, generator=torch.Generator().manual_seed(3))
+    settings = {"top_ps": [1.0, 0.999], "top_ks": [50, -1], "temperatures": [1.0, 1.0], "min_ps": [0.0, 0.0]}
+    sampling = SamplingBatch(
+        temperatures=np.array(settings["temperatures"], dtype=np.float32),
+        top_ps=np.array(settings["top_ps"], dtype=np.float32),
+        top_ks=np.array(settings["top_ks"], dtype=np.int32),
+        min_ps=np.array(settings["min_ps"], dtype=np.float32),
+        uniforms=np.array([0.7, 0.3]),
+    )
+    together = Sampler(DEVICE).sample(logits.clone(), sampling)
+    for row in range(2):
+        rows = np.arange(2) == row
+        alone = Sampler(DEVICE).sample(logits[row : row + 1].clone(), sampling.select(rows))
+        assert int(alone[0]) == int(together[row])

@@ -22,6 +22,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "pages of 1 in overlap, chunks": {"overlap": True, "chunked_prefill_size": 9, "max_prefill_tokens": 30},
     "pages of 16": {"cache": {"page_size": 16}, "overlap": True},
     "pages of 16, chunks": {"cache": {"page_size": 16}, "chunked_prefill_size": 20, "enable_mixed_chunk": True},
+    "pages of 16, mixed in overlap": {
+        "cache": {"page_size": 16},
+        "overlap": True,
+        "chunked_prefill_size": 20,
+        "enable_mixed_chunk": True,
+        "schedule_policy": "dfs-weight",
+    },
+    "a pool of one context in overlap, chunks": {"num_slots": 128, "overlap": True, "chunked_prefill_size": 20},
+    "a pool of one context, pages of 16, mixed": {
+        "num_slots": 128,
+        "cache": {"page_size": 16},
+        "chunked_prefill_size": 20,
+        "enable_mixed_chunk": True,
+    },
     "pages of 4, no cache": {"cache": {"page_size": 4}, "cached": False, "overlap": True},
     "written back": {"host_slots": 256, "cache": {"enable_hierarchical_cache": True}, "chunked_prefill_size": 25},
     "written back in overlap, pages of 16": {
@@ -29,6 +43,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "cache": {"enable_hierarchical_cache": True, "page_size": 16, "radix_eviction_policy": "lfu"},
         "overlap": True,
         "chunked_prefill_size": 25,
+        "enable_mixed_chunk": True,
     },
     "written through in overlap": {
         "host_slots": 128,

@@ -33,6 +33,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "dfs-weight": {"schedule_policy": "dfs-weight", "overlap": True},
     "lof": {"schedule_policy": "lof", "overlap": True},
     "random": {"schedule_policy": "random", "overlap": True},
+    "pages of 16 in overlap": {"cache": {"page_size": 16}, "overlap": True, "chunked_prefill_size": 20},
+    "host tier, pages of 16 in overlap": {
+        "num_slots": 208,
+        "host_slots": 512,
+        "cache": {"page_size": 16, "enable_hierarchical_cache": True},
+        "overlap": True,
+    },
     "no jumps in overlap": {"jump_forward": False, "overlap": True},
 }
 

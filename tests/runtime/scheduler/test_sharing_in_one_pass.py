@@ -178,3 +178,18 @@ def test_the_least_urgent_request_is_retracted(make_bench):
         ended += [output.rid for output in bench.scheduler.step() if output.finish is not None]
     assert bench.scheduler.stats()["num_retracted_total"] > 0
     assert (ended[0], ended[-1]) == ("c", "a")
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("page_size", [1, 8])
+def test_tokens_computed_again_in_pieces_fit_into_a_pool_of_one_context(make_bench, page_size, overlap):
+    bench = make_bench(
+        num_slots=128, context=128, chunked_prefill_size=24, overlap=overlap, cache={"page_size": page_size}
+    )
+    ids = [place % 7 for place in range(120)]
+    run(bench, [request("cold", ids)])
+    for start in (0, 20, 60, 100):
+        message = request(f"from {start}", ids, 8, start=start)
+        deltas = run(bench, [message])[message.rid]
+        check_alone(message, deltas)
+        assert deltas[-1].finish.type == "length"

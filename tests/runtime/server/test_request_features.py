@@ -126,6 +126,50 @@ def test_sessions_are_bounded_and_their_ids_are_distinct(engine: Engine) -> None
         engine.call_and_wait("/close_session", {"session_id": session_id})
 
 
+def test_callers_get_each_the_answer_to_their_own_question(engine: Engine) -> None:
+    async def test() -> None:
+        names = ["a", "b", "a"]
+        calls = [engine.call("/open_session", {"capacity_of_str_len": 9, "session_id": name}) for name in names]
+        replies = await asyncio.gather(*calls, return_exceptions=True)
+        assert replies[:2] == ["a", "b"]
+        assert isinstance(replies[2], InvalidRequestError)
+        closed = await asyncio.gather(*(engine.call("/close_session", {"session_id": name}) for name in "ab"))
+        assert all(reply["success"] for reply in closed)
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+    with pytest.raises(InvalidRequestError, match="at most 256 characters"):
+        open_session(engine, session_id="x" * 257)
+
+
+@pytest.mark.parametrize("state", ["running", "in pieces", "paused"])
+def test_who_leaves_leaves_nothing_behind(state: str) -> None:
+    async def test(engine: Engine) -> None:
+        prompt = "p" * (150 if state == "in pieces" else 5)
+        request = {"text": prompt, "sampling_params": {"n": 3, "max_new_tokens": 40}, "return_logprob": True}
+        if state == "paused":
+            await engine.call("/pause_generation", {"mode": "in_place"})
+        call = asyncio.ensure_future(engine.call("/generate", request))
+        while not await busy(engine):
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        while await busy(engine):
+            await asyncio.sleep(0)
+        await engine.call("/continue_generation")
+        assert (await engine.call("/flush_cache"))["success"]
+        stats = (await engine.call("/get_server_info"))["internal_states"][0]
+        assert stats["free_slots"] == stats["total_slots"]
+
+    with Engine("hashed", factories=HASHED, chunked_prefill_size=16, max_running_requests=2) as engine:
+        asyncio.run(asyncio.wait_for(test(engine), 20))
+
+
+async def busy(engine: Engine) -> int:
+    stats = (await engine.call("/get_server_info"))["internal_states"][0]
+    return int(stats["num_running"] + stats["num_waiting"])
+
+
 def test_a_pause_holds_requests_back_until_it_is_over(engine: Engine) -> None:
     async def test() -> None:
         reply = await engine.call("/pause_generation", {"mode": "in_place"})
@@ -197,6 +241,16 @@ def test_processors_are_named_and_given_params(engine: Engine) -> None:
         generate(engine, "a", custom_logit_processor="other")
     with pytest.raises(InvalidRequestError, match="given without custom_logit_processor"):
         generate(engine, "a", sampling={"custom_params": {"x": 1}})
+    deep: Any = 1
+    for _ in range(40):
+        deep = [deep]
+    for params, message in (
+        ({"x": deep}, "nests more than 32"),
+        ({"x": "y" * 70_000}, "at most 65536"),
+        (3, "an object"),
+    ):
+        with pytest.raises(InvalidRequestError, match=message):
+            generate(engine, "a", custom_logit_processor="some", sampling={"custom_params": params})
     with pytest.raises(InvalidRequestError, match="is no JSON object"):
         generate(engine, "a", custom_logit_processor='{"callable": "xyz"}')
 
@@ -205,6 +259,50 @@ def test_processors_are_named_and_given_params(engine: Engine) -> None:
 def test_a_wrong_list_of_processors_is_a_setup_error(text: str) -> None:
     with pytest.raises(ConfigError, match="NAME=MODULE:ATTRIBUTE"):
         Engine("hashed", factories=HASHED, custom_logit_processor=text)
+
+
+def test_the_limits_of_requests_are_published_and_hold_to_the_token(engine: Engine) -> None:
+    info = engine.get_server_info()
+    assert info["max_req_len"] == CONTEXT_LENGTH
+    assert info["max_req_input_len"] == CONTEXT_LENGTH - 1
+    assert info["max_total_tokens"] == info["internal_states"][0]["total_slots"]
+    assert info["max_running_requests"] == 256
+    assert info["max_prefill_tokens"] >= info["chunked_prefill_size"] > 0
+    ids = [7] * CONTEXT_LENGTH
+    for num_ids, max_new, outcome in (
+        (info["max_req_input_len"], None, 1),
+        (info["max_req_input_len"] + 1, None, None),
+        (info["max_req_input_len"] + 1, 0, 0),
+        (CONTEXT_LENGTH - 5, 9, 5),
+    ):
+        sampling = {"temperature": 0, "max_new_tokens": max_new}
+        if outcome is None:
+            with pytest.raises(ContextLengthError, match=f"has {num_ids} tokens; the context holds {CONTEXT_LENGTH}"):
+                engine.generate(input_ids=ids[:num_ids], sampling_params=sampling)
+        else:
+            reply = engine.generate(input_ids=ids[:num_ids], sampling_params=sampling)
+            assert len(reply["output_ids"]) == outcome
+    with pytest.raises(ContextLengthError):
+        engine.generate(input_ids=[*ids, 7], sampling_params={"max_new_tokens": 0})
+
+
+@pytest.mark.parametrize("chunk", [-1, 16])
+def test_outputs_of_one_prompt_compute_it_once(chunk: int) -> None:
+    with Engine("hashed", factories=HASHED, chunked_prefill_size=chunk) as engine:
+        sampling = {"n": 4, "temperature": 1, "sampling_seed": 3, "max_new_tokens": 6}
+        replies = engine.generate("p" * 50, sampling)
+        stats = engine.get_server_info()["internal_states"][0]
+        alone = engine.generate("p" * 50, {**sampling, "n": 1})
+    assert len({tuple(reply["output_ids"]) for reply in replies}) == 4
+    assert replies[0]["output_ids"] == alone["output_ids"]
+    assert stats["prompt_tokens_total"] == 4 * 51
+    assert stats["cached_tokens_total"] == 3 * 50
+    # With log probabilities of the prompt each output has them, and the same.
+    with Engine("hashed", factories=HASHED, chunked_prefill_size=chunk) as engine:
+        replies = engine.generate("p" * 50, sampling, return_logprob=True, logprob_start_len=0)
+    scores = [reply["meta_info"]["input_token_logprobs"] for reply in replies]
+    assert len(scores[0]) == 51
+    assert scores == [scores[0]] * 4
 
 
 LINE = re.compile(r"(\w+)=([\w.\-]+)")
@@ -234,7 +332,7 @@ def test_the_scheduler_counts_what_the_request_log_says(caplog: pytest.LogCaptur
     computed = total(ended, "prompt_tokens") - total(ended, "cached_tokens")
     assert total(prefills, "new_tokens") == computed
     assert total(ended, "generated_tokens") == stats["generation_tokens_total"] == total(decodes, "generated")
-    assert [float(line["hit_rate"]) for line in prefills][0] == 0.0
+    assert float(prefills[0]["hit_rate"]) == 0.0
     assert max(int(line["batch"]) for line in decodes) == 4
     assert int(prefills[-1]["running"]) == 4
     assert float(prefills[-1]["token_usage"]) > 0.0

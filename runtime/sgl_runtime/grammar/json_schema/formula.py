@@ -81,21 +81,7 @@ class Formulas:
             formula: The formula.
             values: What replaces an atom, by the atom.
         """
-        known = dict(values)
-
-        def replaced(each: Formula) -> Formula:
-            positive = abs(each)
-            value = known.get(positive)
-            if value is None:
-                parts = self._parts[positive]
-                if parts is None or values.keys().isdisjoint(self._atom_set(positive)):
-                    value = positive
-                else:
-                    value = self.all_of([replaced(part) for part in parts])
-                known[positive] = value
-            return value if each > 0 else -value
-
-        return replaced(formula)
+        return self._replaced(formula, values, dict(values)) if values else formula
 
     def holds(self, formula: Formula, truth_of: Callable[[Formula], bool]) -> bool:
         """Whether a formula holds, given the truth of its atoms."""
@@ -109,6 +95,18 @@ class Formulas:
             if not self.holds(part, truth_of):
                 return formula < 0
         return formula > 0
+
+    def _replaced(self, formula: Formula, values: Mapping[Formula, Formula], known: dict[Formula, Formula]) -> Formula:
+        positive = abs(formula)
+        value = known.get(positive)
+        if value is None:
+            parts = self._parts[positive]
+            if parts is None or values.keys().isdisjoint(self._atom_set(positive)):
+                value = positive
+            else:
+                value = self.all_of([self._replaced(part, values, known) for part in parts])
+            known[positive] = value
+        return value if formula > 0 else -value
 
     def _atom_set(self, formula: Formula) -> frozenset[Formula]:
         """The atoms of a positive formula."""

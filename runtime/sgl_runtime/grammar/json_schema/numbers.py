@@ -1,7 +1,12 @@
 """The atoms about numbers: what one group of keywords asks about a number."""
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
+
+MAX_LISTED = 32
+"""Longest range of integers that are told apart one by one."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,18 @@ class NumberRange:
     low: Bound | None = None
     high: Bound | None = None
     multiple_of: Decimal | None = None
+
+    def integers(self) -> list[int] | None:
+        """The numbers that are meant, where these are the integers of a range of at most `MAX_LISTED`; else None."""
+        if not self.is_integer or self.low is None or self.high is None:
+            return None
+        if self.high.value - self.low.value > MAX_LISTED:
+            return None
+        first, last = math.ceil(self.low.value), math.floor(self.high.value)
+        first += not self.low.inclusive and first == self.low.value
+        last -= not self.high.inclusive and last == self.high.value
+        every = Fraction(self.multiple_of or 1)
+        return [value for value in range(first, last + 1) if Fraction(value) % every == 0]
 
 
 @dataclass(frozen=True)

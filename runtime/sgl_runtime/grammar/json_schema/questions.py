@@ -8,6 +8,7 @@ the output go on gets a label, and those that do not are cut off.
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula, Formulas
 from sgl_runtime.grammar.json_schema.kinds import (
@@ -19,7 +20,7 @@ from sgl_runtime.grammar.json_schema.kinds import (
     any_value,
     no_value,
 )
-from sgl_runtime.grammar.json_schema.numbers import NumberValues
+from sgl_runtime.grammar.json_schema.numbers import NumberRange, NumberValues
 from sgl_runtime.grammar.json_schema.strings import StringValues
 
 Truths = tuple[bool, ...]
@@ -130,9 +131,13 @@ def _truths_of_listed(formulas: Formulas, column: list[Formula]) -> list[Truths]
     sets: dict[Formula, frozenset[object]] = {}
     for atom in formulas.atoms_of(column):
         payload = formulas.payload(atom)
-        if not isinstance(payload, StringValues | NumberValues):
+        integers = payload.integers() if isinstance(payload, NumberRange) else None
+        if integers is not None:
+            sets[atom] = frozenset(map(Decimal, integers))
+        elif isinstance(payload, StringValues | NumberValues):
+            sets[atom] = frozenset(payload.values)
+        else:
             return None
-        sets[atom] = frozenset(payload.values)
         listed |= sets[atom]
     found: set[Truths] = set()
     for value in (*listed, None):

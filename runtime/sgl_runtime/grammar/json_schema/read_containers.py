@@ -16,6 +16,7 @@ from sgl_runtime.grammar.json_schema.atoms import (
     PropertyNames,
     Unique,
 )
+from sgl_runtime.grammar.json_schema.evaluated import evaluated_at
 from sgl_runtime.grammar.json_schema.formula import TRUE, Formula
 from sgl_runtime.grammar.json_schema.kinds import OBJECT, STRING, ByKind, about, any_value
 from sgl_runtime.grammar.json_schema.literals import string_text
@@ -67,7 +68,10 @@ class ContainerReader:
         if self._flag(node, "uniqueItems") and (most is None or most > 1):
             parts.append(self._formulas.atom(Unique(node.child_pointer("uniqueItems"))))
         if schema.get("unevaluatedItems", True) not in (True, {}):
-            raise node.unsupported("unevaluatedItems", "is a keyword that is not supported")
+            evaluated = evaluated_at(node, "unevaluatedItems", self._reader.references)
+            if not evaluated.all_items:
+                others = self._child(node.child("unevaluatedItems"), allowed)
+                parts.append(self._formulas.atom(Items((ANYTHING,) * evaluated.num_items, others)))
         return self._formulas.all_of(parts)
 
     def object(self, node: SchemaNode, allowed: Names | None) -> Formula:
@@ -148,37 +152,18 @@ class ContainerReader:
         additional = ANYTHING
         if "additionalProperties" in schema:
             additional = self._child(node.child("additionalProperties"), allowed)
-        elif "unevaluatedProperties" in schema:
-            additional, listed = self._unevaluated(node, allowed, listed)
-        elif "properties" in schema and not patterns and allowed is not None:
+        elif schema.get("unevaluatedProperties", True) not in (True, {}):
+            evaluated = evaluated_at(node, "unevaluatedProperties", self._reader.references)
+            if not evaluated.all_properties:
+                additional = self._child(node.child("unevaluatedProperties"), allowed)
+                listed |= {name: ANYTHING for name in evaluated.names if name not in listed}
+                patterns += tuple((each, ANYTHING) for each in evaluated.patterns if each not in dict(patterns))
+        elif "unevaluatedProperties" not in schema and "properties" in schema and not patterns and allowed is not None:
             additional = NOTHING
             listed |= {name: ANYTHING for name in allowed if name not in listed}
         if additional == ANYTHING and not patterns and all(child == ANYTHING for child in listed.values()):
             return TRUE
         return self._formulas.atom(Properties(tuple(listed.items()), num_ordered, patterns, additional))
-
-    def _unevaluated(
-        self, node: SchemaNode, allowed: Names | None, listed: dict[str, Child]
-    ) -> tuple[Child, dict[str, Child]]:
-        schema = node.value
-        applicators = {
-            "$ref",
-            "$dynamicRef",
-            "$recursiveRef",
-            "allOf",
-            "anyOf",
-            "oneOf",
-            "not",
-            "if",
-            "dependentSchemas",
-        }
-        if schema["unevaluatedProperties"] in (True, {}):
-            return ANYTHING, listed
-        if applicators & set(schema):
-            raise node.unsupported(
-                "unevaluatedProperties", f"is not supported beside {sorted(applicators & set(schema))[0]!r}"
-            )
-        return self._child(node.child("unevaluatedProperties"), allowed), listed
 
     def _required(self, node: SchemaNode) -> list[str]:
         required = node.value.get("required")

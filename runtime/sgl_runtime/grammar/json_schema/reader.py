@@ -8,7 +8,7 @@ a schema stands under a negation (`not`, the other options of `oneOf`, `if`) onl
 """
 
 import json
-from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -49,6 +49,13 @@ _TYPE_KINDS = {
 Names = tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Const:
+    """A child that is one given value."""
+
+    value: Any
+
+
 class SchemaReader:
     """Formulas of the subschemas of one schema.
 
@@ -60,6 +67,7 @@ class SchemaReader:
 
     Attributes:
         formulas: Where atoms and formulas are kept.
+        references: Resolves references.
         root: The whole schema.
         places: Where each atom about strings was first read, for messages.
     """
@@ -68,13 +76,13 @@ class SchemaReader:
         self.formulas = formulas
         self._budget = budget
         self._is_open = is_open
-        self._references = References(root)
-        self._containers = ContainerReader(self)
+        self.references = References(root)
         self._known: dict[tuple[str, Names | None], ByKind] = {}
         # Children are read when they are asked for, so that recursion needs no care here.
         self._child_numbers: dict[tuple[str, bool], Child] = {}
-        self._children: list[Callable[[], ByKind]] = [lambda: ANY_VALUE, lambda: NO_VALUE]
-        self._child_values: dict[Child, ByKind] = {}
+        self._children: dict[Child, SchemaNode | _Const] = {}
+        self._open_children: set[Child] = set()
+        self._child_values: dict[Child, ByKind] = {ANYTHING: ANY_VALUE, NOTHING: NO_VALUE}
         self._being_read: set[tuple[str, Names | None]] = set()
         self.root = SchemaNode(root, "#")
         self.places: dict[StringShape, SchemaNode] = {}
@@ -91,7 +99,7 @@ class SchemaReader:
         """What a child's schema says."""
         known = self._child_values.get(child)
         if known is None:
-            known = self._child_values[child] = self._children[child]()
+            known = self._child_values[child] = self._read_child(child)
         return known
 
     def child(self, node: SchemaNode, *, is_open: bool) -> Child:
@@ -103,8 +111,9 @@ class SchemaReader:
         key = (node.pointer, is_open)
         known = self._child_numbers.get(key)
         if known is None:
-            known = self._child_numbers[key] = len(self._children)
-            self._children.append(lambda: self.read(node, None if is_open else ()))
+            known = self._child_numbers[key] = self._new_child(node)
+            if is_open:
+                self._open_children.add(known)
         return known
 
     def const_child(self, value: Any) -> Child:
@@ -112,9 +121,24 @@ class SchemaReader:
         key = (json.dumps(value, sort_keys=True), True)
         known = self._child_numbers.get(key)
         if known is None:
-            known = self._child_numbers[key] = len(self._children)
-            self._children.append(lambda: self.const(value))
+            known = self._child_numbers[key] = self._new_child(_Const(value))
         return known
+
+    def _new_child(self, content: "SchemaNode | _Const") -> Child:
+        number = NOTHING + 1 + len(self._children)
+        self._children[number] = content
+        return number
+
+    def _read_child(self, child: Child) -> ByKind:
+        content = self._children[child]
+        if isinstance(content, _Const):
+            return self.const(content.value)
+        return self.read(content, None if child in self._open_children else ())
+
+    @property
+    def _containers(self) -> ContainerReader:
+        # Not kept: readers that refer to each other would have to wait for the garbage collector.
+        return ContainerReader(self)
 
     def place_of(self, value: ByKind) -> str | None:
         """The pointer of a subschema that says this, for messages; None for what no subschema says by itself."""
@@ -149,13 +173,13 @@ class SchemaReader:
 
     def _read(self, node: SchemaNode, allowed: Names | None) -> ByKind:
         schema = node.value
-        if "$ref" in schema and self._references.ref_stands_alone:
-            return self.read(self._references.resolve(node, "$ref"), allowed)
+        if "$ref" in schema and self.references.ref_stands_alone:
+            return self.read(self.references.resolve(node, "$ref"), allowed)
         keywords.check_general(node)
         parts = [self._own(node, self._beside(node, allowed))]
         for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
             if keyword in schema:
-                target = self._references.resolve(node, keyword)
+                target = self.references.resolve(node, keyword)
                 parts.append(self.read(target, self._beside(node, allowed, target)))
         if "allOf" in schema:
             parts += [self.read(each, self._beside(node, allowed, each)) for each in node.schemas("allOf")]
@@ -179,7 +203,7 @@ class SchemaReader:
         """In the closed reading, names that others beside a schema speak of; the schemas `without` are no others."""
         if allowed is None:
             return None
-        names = self._references.names_at(node, without=tuple(each.pointer for each in without))
+        names = self.references.names_at(node, without=tuple(each.pointer for each in without))
         return tuple(dict.fromkeys((*allowed, *names)))
 
     def _one_of(self, options: list[SchemaNode], allowed: Names | None) -> ByKind:

@@ -24,7 +24,7 @@ from sgl_runtime.grammar.json_schema.atoms import (
 )
 from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula, Formulas
 from sgl_runtime.grammar.json_schema.kinds import ANY_VALUE, NO_VALUE, NUMBER, STRING, ByKind, all_values
-from sgl_runtime.grammar.json_schema.numbers import NumberValues
+from sgl_runtime.grammar.json_schema.numbers import MAX_LISTED, NumberRange, NumberValues
 from sgl_runtime.grammar.json_schema.questions import Truths
 from sgl_runtime.grammar.json_schema.reader import SchemaReader
 from sgl_runtime.grammar.json_schema.schema_node import UnsupportedKeywordError
@@ -153,7 +153,9 @@ class ArrayRules:
             listed = _listed_values(self._formulas, value[kind]) if kind in (NUMBER, STRING) else None
             if listed is None and value[kind] != FALSE:
                 raise UnsupportedKeywordError(
-                    unique.place, "can be enforced only where items are listed (enum, const, boolean)"
+                    unique.place,
+                    "can be enforced only where items are listed (enum, const, boolean) or are integers of a range"
+                    f" of at most {MAX_LISTED}",
                 )
             found += listed or []
         return found
@@ -178,8 +180,13 @@ def _listed_values(formulas: Formulas, formula: Formula) -> list[Any] | None:
         return []
     for atom in formulas.atoms_of([formula]):
         payload = formulas.payload(atom)
-        if isinstance(payload, StringValues | NumberValues) and formulas.all_of([formula, -atom]) == FALSE:
+        if formulas.all_of([formula, -atom]) != FALSE:
+            continue
+        if isinstance(payload, StringValues | NumberValues):
             return [float(value) if isinstance(value, Decimal) else value for value in sorted(payload.values)]
+        integers = payload.integers() if isinstance(payload, NumberRange) else None
+        if integers is not None:
+            return integers
     return None
 
 

@@ -1,0 +1,141 @@
+"""Causal attention of several new tokens a row over all of the row's context in the pool.
+
+Keys and values of the new tokens have been written to the pool before.  A program takes a tile of queries: tokens times
+the heads that share keys, so that these are read once for all of them.
+
+Source: arXiv:2205.14135, arXiv:2307.08691.
+"""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+QUERIES, BLOCK, STAGES, WARPS = 256, 128, 3, 8
+"""Rows of queries and positions of a tile, how many loads are under way, and its warps; measured on an H200."""
+
+
+@triton.jit
+def _attend_block(
+    query, top, total, acc, start, end, limits, context, keys, values, offsets, lanes, slot_stride, scale,
+    DIM: tl.constexpr, BLOCK: tl.constexpr, CAP: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    places = start + tl.arange(0, BLOCK)
+    if MASKED:
+        inside = places < end
+        slots = tl.load(context + places, mask=inside, other=0).to(tl.int64)
+        kv_mask = inside[:, None] & (lanes < DIM)[None, :]
+    else:
+        slots = tl.load(context + places).to(tl.int64)
+        kv_mask = (lanes < DIM)[None, :]
+    key = tl.load(keys + slots[:, None] * slot_stride + offsets[None, :], mask=kv_mask, other=0.0)
+    value = tl.load(values + slots[:, None] * slot_stride + offsets[None, :], mask=kv_mask, other=0.0)
+    score = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
+    if CAP > 0:
+        score = CAP * (1 - 2 / (1 + tl.exp2(2 * LOG2_E * score / CAP)))
+    score = score * LOG2_E
+    if MASKED:
+        score = tl.where(places[None, :] <= limits[:, None], score, float("-inf"))
+    higher = tl.maximum(top, tl.max(score, axis=1))
+    weight = tl.exp2(score - higher[:, None])
+    fade = tl.exp2(top - higher)
+    total = total * fade + tl.sum(weight, axis=1)
+    acc = acc * fade[:, None]
+    acc = tl.dot(weight.to(value.dtype), value, acc, input_precision="ieee")
+    return higher, total, acc
+
+
+@triton.jit
+def extend_kernel(
+    q, keys, values, table, row_ids, tiles, token_starts, prefix_lens, extend_lens, out,
+    q_stride, slot_stride, table_stride, max_tiles, scale,
+    NUM_HEADS: tl.constexpr, SHARE: tl.constexpr, PADDED: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr,
+    TOKENS: tl.constexpr, BLOCK: tl.constexpr, CAP: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Grid: (tiles, groups of heads).  `tiles` is (2, max_tiles): row of the pass, and the tile's first new token.
+
+    A tile's rows are TOKENS tokens times PADDED heads, of which SHARE count.
+    """
+    # The last tiles of a row see the longest contexts: they start first.
+    tile = tl.num_programs(0) - 1 - tl.program_id(0)
+    group = tl.program_id(1)
+    row = tl.load(tiles + tile)
+    first = tl.load(tiles + max_tiles + tile)
+    num_new = tl.load(extend_lens + row)
+    prefix = tl.load(prefix_lens + row)
+    context = table + tl.load(row_ids + row).to(tl.int64) * table_stride
+    ROWS: tl.constexpr = TOKENS * PADDED
+    index = tl.arange(0, ROWS)
+    token = first + index // PADDED
+    head = group * SHARE + index % PADDED
+    lanes = tl.arange(0, LANES)
+    q_mask = ((token < num_new) & (index % PADDED < SHARE))[:, None] & (lanes < DIM)[None, :]
+    at = (tl.load(token_starts + row) + token).to(tl.int64)
+    query = tl.load(q + at[:, None] * q_stride + head[:, None] * DIM + lanes[None, :], mask=q_mask, other=0.0)
+    limits = prefix + token
+    offsets = group * DIM + lanes
+    top = tl.full([ROWS], float("-inf"), dtype=tl.float32)
+    total = tl.zeros([ROWS], dtype=tl.float32)
+    acc = tl.zeros([ROWS, LANES], dtype=tl.float32)
+    end = prefix + tl.minimum(first + TOKENS, num_new)
+    seen_by_all = (prefix + first + 1) // BLOCK * BLOCK
+    for start in tl.range(0, seen_by_all, BLOCK, num_stages=STAGES):
+        top, total, acc = _attend_block(
+            query, top, total, acc, start, end, limits, context, keys, values, offsets, lanes, slot_stride, scale,
+            DIM=DIM, BLOCK=BLOCK, CAP=CAP, MASKED=False,
+        )  # fmt: skip
+    for start in tl.range(seen_by_all, end, BLOCK, num_stages=STAGES):
+        top, total, acc = _attend_block(
+            query, top, total, acc, start, end, limits, context, keys, values, offsets, lanes, slot_stride, scale,
+            DIM=DIM, BLOCK=BLOCK, CAP=CAP, MASKED=True,
+        )  # fmt: skip
+    result = (acc / total[:, None]).to(out.dtype.element_ty)
+    target = out + at[:, None] * NUM_HEADS * DIM + head[:, None] * DIM + lanes[None, :]
+    tl.store(target, result, mask=q_mask)
+
+
+def tile_tokens(share: int) -> int:
+    """Tokens of a tile, for heads that share keys in groups of `share`: a power of 2."""
+    return max(1, QUERIES // int(triton.next_power_of_2(share)))
+
+
+def attend_extend(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    table: Tensor,
+    row_ids: Tensor,
+    tiles: Tensor,
+    token_starts: Tensor,
+    prefix_lens: Tensor,
+    extend_lens: Tensor,
+    out: Tensor,
+    scale: float,
+    logit_cap: float = 0.0,
+) -> None:
+    """Attend all new tokens of a pass.
+
+    Args:
+        q: (T, H, D), rotated; heads and lanes contiguous.
+        keys, values: (slots, G, D) of one layer; the last two dimensions contiguous.
+        table: (rows, positions) int32 slots.
+        row_ids: (B,) int32 row of the table for each row of the pass.
+        tiles: (2, N) int32: row of the pass and first new token of each tile of `tile_tokens` tokens.
+        token_starts: (B,) int32, where a row's new tokens begin among the T.
+        prefix_lens, extend_lens: (B,) int32.
+        out: (T, H, D), contiguous.
+        scale: Of the products of queries and keys.
+        logit_cap: Bound on them by tanh; 0 for none.
+    """
+    _, num_heads, dim = q.shape
+    groups = keys.shape[1]
+    share = num_heads // groups
+    extend_kernel[(tiles.shape[1], groups)](
+        q, keys, values, table, row_ids, tiles, token_starts, prefix_lens, extend_lens, out,
+        q.stride(0), keys.stride(0), table.stride(0), tiles.shape[1], scale,
+        NUM_HEADS=num_heads, SHARE=share, PADDED=triton.next_power_of_2(share), DIM=dim,
+        LANES=triton.next_power_of_2(dim), TOKENS=tile_tokens(share), BLOCK=BLOCK, CAP=logit_cap, STAGES=STAGES,
+        num_warps=WARPS,
+    )  # fmt: skip

@@ -1,0 +1,134 @@
+"""Drawing tokens in one pass over the logits: temperature, token masks and the draw together.
+
+The largest of logit / temperature + noise is a draw from the softmax, where the noise of each token is drawn from the
+Gumbel distribution; so nothing is summed, sorted or written.  The noise is a function of the row's seed and the token.
+
+Source: the Gumbel-max trick; random numbers by Philox (Salmon et al. 2011), as Triton has them.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 4096
+"""Tokens that a program looks at."""
+
+
+@triton.jit
+def _score(logits, masks, tokens, vocab_size, temperature, uniform, HAS_MASKS: tl.constexpr):
+    inside = tokens < vocab_size
+    if HAS_MASKS:
+        words = tl.load(masks + tokens // 32, mask=inside, other=0)
+        inside = inside & ((words >> (tokens % 32)) & 1 == 1)
+    score = tl.load(logits + tokens, mask=inside, other=float("-inf")).to(tl.float32)
+    if temperature > 0.0:
+        # The number lies in [0, 1): the logarithm of zero must not come, of it or of what is left of 1.
+        score = score / temperature - tl.log(-tl.log(1.0 - uniform) + 1e-30)
+    return tl.where(inside, score, float("-inf"))
+
+
+@triton.jit
+def draw_blocks_kernel(
+    logits, temperatures, seeds, masks, best_value, best_id, vocab_size, row_stride, mask_stride, num_blocks,
+    HAS_MASKS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Grid: (blocks of tokens, rows): the best of a block.
+
+    A block is four runs of tokens, since one call of the generator gives four numbers.
+    """
+    block = tl.program_id(0)
+    row = tl.program_id(1).to(tl.int64)
+    RUN: tl.constexpr = BLOCK // 4
+    lanes = tl.arange(0, RUN)
+    temperature = tl.load(temperatures + row)
+    u0, u1, u2, u3 = tl.rand4x(tl.load(seeds + row), block * RUN + lanes)
+    first = block * BLOCK + lanes
+    logits += row * row_stride
+    masks += row * mask_stride
+    best = _score(logits, masks, first, vocab_size, temperature, u0, HAS_MASKS)
+    place = first
+    for run in tl.static_range(1, 4):
+        uniform = u1 if run == 1 else (u2 if run == 2 else u3)
+        score = _score(logits, masks, first + run * RUN, vocab_size, temperature, uniform, HAS_MASKS)
+        place = tl.where(score > best, first + run * RUN, place)
+        best = tl.maximum(best, score)
+    value = tl.max(best, axis=0)
+    # Of equal ones the smallest id, as elsewhere.
+    token = tl.min(tl.where(best == value, place, 2147483647), axis=0)
+    tl.store(best_value + row * num_blocks + block, value)
+    tl.store(best_id + row * num_blocks + block, token)
+
+
+@triton.jit
+def mask_logits_kernel(logits, masks, vocab_size, row_stride, mask_stride, BLOCK: tl.constexpr):
+    """Grid: (blocks of tokens, rows)."""
+    row = tl.program_id(1).to(tl.int64)
+    tokens = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = tokens < vocab_size
+    words = tl.load(masks + row * mask_stride + tokens // 32, mask=inside, other=0)
+    forbidden = inside & ((words >> (tokens % 32)) & 1 == 0)
+    tl.store(logits + row * row_stride + tokens, float("-inf"), mask=forbidden)
+
+
+@triton.jit
+def best_block_kernel(
+    best_value, best_id, rows, out, drawn_ids, num_blocks, KEEP: tl.constexpr, BLOCKS: tl.constexpr
+):  # fmt: skip
+    """Grid: (rows,): the best of all blocks; with KEEP for the next pass as well, by row of the slot table."""
+    row = tl.program_id(0).to(tl.int64)
+    blocks = tl.arange(0, BLOCKS)
+    inside = blocks < num_blocks
+    values = tl.load(best_value + row * num_blocks + blocks, mask=inside, other=float("-inf"))
+    _, place = tl.max(values, axis=0, return_indices=True)
+    token = tl.load(best_id + row * num_blocks + place).to(tl.int64)
+    tl.store(out + row, token)
+    if KEEP:
+        tl.store(drawn_ids + tl.load(rows + row), token)
+
+
+def draw(
+    logits: Tensor,
+    *,
+    temperatures: Tensor,
+    seeds: Tensor,
+    rows: Tensor | None = None,
+    drawn_ids: Tensor | None = None,
+    masks: Tensor | None = None,
+) -> Tensor:
+    """Draw a token for every row.
+
+    Args:
+        logits: (R, V) float, contiguous rows.
+        temperatures: (R,) float32; 0 takes the likeliest token.
+        seeds: (R,) int64: the noise of row and draw.
+        rows: (R,) int: row of the slot table, where the tokens are to be kept.
+        drawn_ids: (rows of the slot table,) int64; gets the drawn tokens.  None: they are only returned.
+        masks: (R, ceil(V / 32)) int32 bits of the tokens that may come; None: all may.
+
+    Returns:
+        (R,) int64.
+    """
+    num_rows, vocab_size = logits.shape
+    num_blocks = triton.cdiv(vocab_size, BLOCK)
+    best_value = torch.empty((num_rows, num_blocks), dtype=torch.float32, device=logits.device)
+    best_id = torch.empty((num_rows, num_blocks), dtype=torch.int32, device=logits.device)
+    out = torch.empty(num_rows, dtype=torch.int64, device=logits.device)
+    draw_blocks_kernel[(num_blocks, num_rows)](
+        logits, temperatures, seeds, logits if masks is None else masks, best_value, best_id, vocab_size,
+        logits.stride(0), 0 if masks is None else masks.stride(0), num_blocks,
+        HAS_MASKS=masks is not None, BLOCK=BLOCK, num_warps=8,
+    )  # fmt: skip
+    best_block_kernel[(num_rows,)](
+        best_value, best_id, out if rows is None else rows, out, out if drawn_ids is None else drawn_ids, num_blocks,
+        KEEP=drawn_ids is not None, BLOCKS=triton.next_power_of_2(num_blocks), num_warps=1,
+    )  # fmt: skip
+    return out
+
+
+def mask_logits(logits: Tensor, masks: Tensor) -> None:
+    """See `Ops.mask_logits`; rows are contiguous."""
+    num_rows, vocab_size = logits.shape
+    mask_logits_kernel[(triton.cdiv(vocab_size, BLOCK), num_rows)](
+        logits, masks, vocab_size, logits.stride(0), masks.stride(0), BLOCK=BLOCK
+    )

@@ -1,0 +1,10 @@
+"""`sgl serve` with the real scheduler around the scripted executor: the real processes, without a model."""
+
+import sys
+
+from fakes.hashed_composition import HASHED
+from sgl_runtime.config_flags import parse_flags
+from sgl_runtime.serving.launch import serve
+
+if __name__ == "__main__":
+    sys.exit(serve(parse_flags("sgl serve", sys.argv[1:]), HASHED))

@@ -1,0 +1,13 @@
+"""A CPU that does its work with the kernels of a GPU, in Triton's interpreter."""
+
+from sgl_runtime.device.cpu import CpuDevice
+from sgl_runtime.device.cuda import CudaOps
+
+
+class InterpretedDevice(CpuDevice):
+    """See `Device`."""
+
+    def __init__(self) -> None:
+        super().__init__(num_threads=None)
+        self.ops = CudaOps()
+        self.default_attention_backend = "triton"

@@ -1,0 +1,242 @@
+"""The kernels of the forward pass against their plain twins; in Triton's interpreter where there is no GPU."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from sgl_runtime.attention.decode_pieces import cut
+from sgl_runtime.device.kernels.decode_attention import attend_pieces
+from sgl_runtime.device.kernels.extend_attention import attend_extend, tile_tokens
+from sgl_runtime.device.kernels.norm import norm_heads, rms_norm, silu_and_mul
+from sgl_runtime.device.kernels.rotary import rotate_and_store
+from sgl_runtime.device.kernels.sampling import draw, mask_logits
+from sgl_runtime.device.ops import Ops
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+DTYPES = [torch.float32, torch.bfloat16] if torch.cuda.is_available() else [torch.float32]
+TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 1e-2}
+OPS = Ops()
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator).to(DEVICE, dtype)
+
+
+def distance(out: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((out.double() - expected.double()).norm() / expected.double().norm())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("rows", "width"), [(1, 576), (5, 64), (3, 100)])
+def test_norms(dtype, rows, width):
+    x, residual = random(rows, width, dtype=dtype), random(rows, width, dtype=dtype, seed=1)
+    weight = random(width, dtype=dtype, seed=2)
+    assert distance(rms_norm(x, weight, 1e-5), OPS.rms_norm(x, weight, 1e-5)) < TOLERANCE[dtype]
+    normed, total = OPS.add_rms_norm(x, residual, weight, 1e-5)
+    assert distance(rms_norm(x, weight, 1e-5, residual), normed) < TOLERANCE[dtype]
+    assert torch.equal(residual, total)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [64, 1536, 1000])
+def test_silu_and_mul(dtype, width):
+    x = random(3, 2 * width, dtype=dtype)
+    assert distance(silu_and_mul(x), OPS.silu_and_mul(x)) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("heads", "groups", "dim"), [(9, 3, 64), (8, 2, 16), (4, 4, 32)])
+@pytest.mark.parametrize("rotates", [True, False])
+def test_rotated_keys_and_values_reach_their_slots(dtype, heads, groups, dim, rotates):
+    tokens, num_slots = 5, 11
+    qkv = random(tokens, heads + 2 * groups, dim, dtype=dtype)
+    cos, sin = random(tokens, dim // 2, dtype=dtype, seed=1), random(tokens, dim // 2, dtype=dtype, seed=2)
+    slots = torch.tensor([4, 10, 0, 2, 9], device=DEVICE)
+    keys, values = (torch.full((num_slots, groups, dim), 7.0, dtype=dtype, device=DEVICE) for _ in range(2))
+    turned = qkv[:, : heads + groups].clone()
+    if rotates:
+        turned = OPS.rotary(turned.float(), cos.float(), sin.float()).to(dtype)
+    expected_values = qkv[:, heads + groups :].clone()
+    rotate_and_store(qkv, (cos, sin) if rotates else None, slots, keys, values)
+    assert distance(qkv[:, :heads], turned[:, :heads]) < TOLERANCE[dtype]
+    assert distance(keys[slots], turned[:, heads:]) < TOLERANCE[dtype]
+    assert torch.equal(values[slots], expected_values)
+    untouched = [slot for slot in range(num_slots) if slot not in slots.tolist()]
+    assert bool((keys[untouched] == 7).all())
+    assert bool((values[untouched] == 7).all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_norm_of_heads(dtype):
+    qkv = random(5, 9 + 6, 48, dtype=dtype)
+    weights = random(48, dtype=dtype, seed=1), random(48, dtype=dtype, seed=2)
+    expected = qkv.clone()
+    OPS.norm_heads(expected, *weights, num_heads=9, eps=1e-6)
+    norm_heads(qkv, *weights, num_heads=9, eps=1e-6)
+    assert distance(qkv, expected) < TOLERANCE[dtype]
+    assert torch.equal(qkv[:, 12:], expected[:, 12:])
+
+
+def test_masks_of_logits():
+    logits = random(3, 5000)
+    words = torch.randint(-(2**31), 2**31, (3, 160), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
+    expected = logits.clone()
+    OPS.mask_logits(expected, words.to(DEVICE))
+    mask_logits(logits, words.to(DEVICE))
+    assert torch.equal(logits, expected)
+
+
+def plain_attention(q, keys, values, scale, cap=0.0):
+    """(T, H, D) queries, the last of which sees all keys (N, G, D), the one before one less, and so on."""
+    share = q.shape[1] // keys.shape[1]
+    key, value = (x.double().repeat_interleave(share, dim=1) for x in (keys, values))
+    score = torch.einsum("thd,nhd->htn", q.double(), key) * scale
+    if cap:
+        score = cap * torch.tanh(score / cap)
+    seen = torch.ones(len(q), len(keys), dtype=torch.bool, device=q.device).tril(len(keys) - len(q))
+    weights = score.masked_fill(~seen, float("-inf")).softmax(dim=-1)
+    return torch.einsum("htn,nhd->thd", weights, value)
+
+
+def make_pool(contexts, groups, dim, dtype, seed=5):
+    """Pool, table and rows: every row's context lies in random slots; what is unused is NaN."""
+    rng = np.random.default_rng(seed)
+    num_slots = sum(contexts) + 7
+    keys, values = (random(num_slots, groups, dim, dtype=dtype, seed=seed + i) for i in range(2))
+    order = rng.permutation(num_slots)
+    keys[order[sum(contexts) :]] = math.nan
+    values[order[sum(contexts) :]] = math.nan
+    table = np.full((len(contexts) + 2, max(contexts) + 3), order[-1], dtype=np.int32)
+    row_ids = rng.permutation(len(contexts) + 2)[: len(contexts)].astype(np.int32)
+    begin = 0
+    for row, length in zip(row_ids, contexts, strict=True):
+        table[row, :length] = order[begin : begin + length]
+        begin += length
+    return keys, values, torch.from_numpy(table).to(DEVICE), torch.from_numpy(row_ids).to(DEVICE)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("extra", [1, 6])
+@pytest.mark.parametrize(("heads", "groups", "dim", "cap"), [(9, 3, 64, 0.0), (4, 2, 48, 5.0)])
+def test_decode_attention(dtype, extra, heads, groups, dim, cap):
+    contexts = [1, 300, 65, 700]
+    keys, values, table, row_ids = make_pool(contexts, groups, dim, dtype)
+    q = random(len(contexts), heads, dim, dtype=dtype, seed=9)
+    plan = cut(np.array(contexts, dtype=np.int32), extra=extra)
+    assert plan.count <= len(contexts) + extra
+    assert (plan.num_pieces.max() > 1) == (extra > 1)
+    room = len(contexts) + extra
+    pieces = np.zeros((4, room), dtype=np.int32)
+    pieces[:, : plan.count] = plan.pieces
+    out = torch.full((len(contexts), heads, dim), math.nan, dtype=dtype, device=DEVICE)
+    to_device = lambda array: torch.from_numpy(array).to(DEVICE)  # noqa: E731 - used three times below
+    attend_pieces(
+        q,
+        keys,
+        values,
+        table=table,
+        row_ids=row_ids,
+        pieces=to_device(pieces),
+        counts=to_device(np.array([plan.count], dtype=np.int32)),
+        firsts=to_device(plan.firsts),
+        num_pieces=to_device(plan.num_pieces),
+        partial_out=torch.empty(room, heads, dim, device=DEVICE),
+        partial_lse=torch.empty(room, heads, device=DEVICE),
+        out=out,
+        scale=dim**-0.5,
+        logit_cap=cap,
+    )
+    for row, length in enumerate(contexts):
+        slots = table[row_ids[row], :length].long()
+        expected = plain_attention(q[row : row + 1], keys[slots], values[slots], dim**-0.5, cap)
+        assert distance(out[row : row + 1], expected) < TOLERANCE[dtype], row
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("heads", "groups", "dim"), [(9, 3, 64), (4, 1, 16)])
+def test_extend_attention(dtype, heads, groups, dim):
+    prefixes, new = [0, 5, 130, 64], [1, 70, 3, 40]
+    contexts = [a + b for a, b in zip(prefixes, new, strict=True)]
+    keys, values, table, row_ids = make_pool(contexts, groups, dim, dtype)
+    q = random(sum(new), heads, dim, dtype=dtype, seed=9)
+    step = tile_tokens(heads // groups)
+    tiles = np.array([(row, at) for row, count in enumerate(new) for at in range(0, count, step)], dtype=np.int32)
+    as_tensor = lambda values: torch.tensor(values, dtype=torch.int32, device=DEVICE)  # noqa: E731 - used three times
+    starts = np.cumsum(new) - new
+    out = torch.full((sum(new), heads, dim), math.nan, dtype=dtype, device=DEVICE)
+    attend_extend(
+        q,
+        keys,
+        values,
+        table=table,
+        row_ids=row_ids,
+        tiles=torch.from_numpy(np.ascontiguousarray(tiles.T)).to(DEVICE),
+        token_starts=as_tensor(starts.tolist()),
+        prefix_lens=as_tensor(prefixes),
+        extend_lens=as_tensor(new),
+        out=out,
+        scale=dim**-0.5,
+    )
+    for row, (start, count, length) in enumerate(zip(starts, new, contexts, strict=True)):
+        slots = table[row_ids[row], :length].long()
+        expected = plain_attention(q[start : start + count], keys[slots], values[slots], dim**-0.5)
+        assert distance(out[start : start + count], expected) < TOLERANCE[dtype], row
+
+
+@pytest.mark.parametrize("lengths", [[1], [1, 1, 1], [5000, 1, 2], [100, 20_000, 300, 4000], [700] * 9])
+@pytest.mark.parametrize("extra", [0, 1, 16, 128])
+def test_pieces_cover_every_context_once(lengths, extra):
+    plan = cut(np.array(lengths, dtype=np.int32), extra=extra)
+    assert plan.count <= len(lengths) + extra
+    covered = {row: [] for row in range(len(lengths))}
+    places = []
+    for row, begin, end, place in plan.pieces.T.tolist():
+        covered[row] += range(begin, end)
+        assert (place == -1) == (plan.num_pieces[row] == 1)
+        if place >= 0:
+            assert plan.firsts[row] <= place < plan.firsts[row] + plan.num_pieces[row]
+            places.append(place)
+    assert sorted(places) == list(range(len(places)))
+    for row, length in enumerate(lengths):
+        assert sorted(covered[row]) == list(range(length))
+
+
+def test_draws_follow_the_softmax_under_masks_and_are_repeatable():
+    rows, vocab = 20_000 if torch.cuda.is_available() else 200, 40
+    logits = random(1, vocab).expand(rows, vocab).contiguous()
+    allowed = torch.zeros(vocab, dtype=torch.bool)
+    allowed[[1, 5, 17, 33, 39]] = True
+    words = np.packbits(np.pad(allowed.numpy(), (0, 24)), bitorder="little").view(np.int32)
+    arguments = {
+        "temperatures": torch.full((rows,), 0.7, device=DEVICE),
+        "seeds": torch.arange(rows, device=DEVICE, dtype=torch.int64) * 7919,
+        "rows": torch.arange(rows, device=DEVICE),
+        "drawn_ids": torch.zeros(rows, dtype=torch.int64, device=DEVICE),
+        "masks": torch.from_numpy(words).expand(rows, 2).contiguous().to(DEVICE),
+    }
+    drawn = draw(logits, **arguments)
+    assert torch.equal(drawn, draw(logits, **arguments))
+    assert torch.equal(drawn, arguments["drawn_ids"])
+    expected = (logits[0].cpu() / 0.7).masked_fill(~allowed, float("-inf")).softmax(dim=-1).double() * rows
+    counts = torch.bincount(drawn.cpu(), minlength=vocab).double()
+    assert bool((counts[~allowed] == 0).all())
+    chi_squared = float(((counts - expected)[allowed] ** 2 / expected[allowed]).sum())
+    assert chi_squared < 18.5, "one in a thousand with four degrees of freedom"
+
+
+def test_without_temperature_the_likeliest_token_comes():
+    logits = random(3, 5000, seed=4)
+    drawn_ids = torch.full((9,), -1, dtype=torch.int64, device=DEVICE)
+    drawn = draw(
+        logits,
+        temperatures=torch.zeros(3, device=DEVICE),
+        seeds=torch.zeros(3, dtype=torch.int64, device=DEVICE),
+        rows=torch.tensor([8, 2, 5], device=DEVICE),
+        drawn_ids=drawn_ids,
+    )
+    assert torch.equal(drawn, logits.argmax(dim=-1))
+    assert drawn_ids[[8, 2, 5]].tolist() == drawn.tolist()
+    assert drawn_ids.tolist().count(-1) == 6

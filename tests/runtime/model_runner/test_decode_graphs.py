@@ -1,0 +1,172 @@
+"""A small model on the kernels of a GPU, eager and in graphs, beside the same model in plain torch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fakes.interpreted_device import InterpretedDevice
+from sgl_runtime.attention.table import ATTENTION_BACKENDS
+from sgl_runtime.batch import Batch, SamplingBatch
+from sgl_runtime.device.base import Device, select_device
+from sgl_runtime.forward.slot_table import SlotTable
+from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
+from sgl_runtime.layers.build_context import BuildContext
+from sgl_runtime.model_runner.decode_graphs import graph_sizes
+from sgl_runtime.model_runner.logit_processors import LogitProcessors
+from sgl_runtime.model_runner.model_runner import ModelRunner
+from sgl_runtime.model_store.model_config import ModelConfig
+from sgl_runtime.models.llama import LlamaForCausalLM
+
+SHAPES: dict[str, Any] = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "vocab_size": 300,
+    "hidden_size": 48,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 64,
+    "tie_word_embeddings": True,
+}
+NUM_SLOTS, NUM_ROWS = 96, 5
+
+
+def make_runner(device: Device) -> ModelRunner:
+    config = ModelConfig.from_json(SHAPES, source="test")
+    model = LlamaForCausalLM(config, context=BuildContext(torch.float32, device.torch_device, device.ops))
+    model.load_weights(weights())
+    pool = TokenToKVPool(config, num_slots=NUM_SLOTS, dtype=torch.float32, device=device.torch_device)
+    table = SlotTable(num_rows=NUM_ROWS, context_length=64, device=device)
+    backend = ATTENTION_BACKENDS.load(device.default_attention_backend)
+    attention = backend(pool=pool, slot_table=table, ops=device.ops)
+    runner = ModelRunner(model, attention=attention, slot_table=table, device=device, processors=LogitProcessors({}))
+    runner.capture_graphs(4, spare_slot=pool.spare_slot)
+    return runner
+
+
+def weights() -> Iterator[tuple[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(1)
+    width, inner, dim = SHAPES["hidden_size"], SHAPES["intermediate_size"], SHAPES["head_dim"]
+    heads, groups = SHAPES["num_attention_heads"] * dim, SHAPES["num_key_value_heads"] * dim
+    yield "model.embed_tokens.weight", torch.randn(SHAPES["vocab_size"], width, generator=generator)
+    yield "model.norm.weight", torch.ones(width)
+    linears = {
+        "self_attn.q_proj": (heads, width),
+        "self_attn.k_proj": (groups, width),
+        "self_attn.v_proj": (groups, width),
+        "self_attn.o_proj": (width, heads),
+        "mlp.gate_proj": (inner, width),
+        "mlp.up_proj": (inner, width),
+        "mlp.down_proj": (width, inner),
+    }
+    norms = {"input_layernorm": width, "post_attention_layernorm": width, "self_attn.q_norm": dim, "self_attn.k_norm": dim}
+    for layer in range(SHAPES["num_hidden_layers"]):
+        for name, shape in linears.items():
+            yield f"model.layers.{layer}.{name}.weight", 0.2 * torch.randn(*shape, generator=generator)
+        for name, size in norms.items():
+            yield f"model.layers.{layer}.{name}.weight", 1 + 0.2 * torch.randn(size, generator=generator)
+
+
+def make_batch(kind: str, rows: list[int], prefixes: list[int], ids: list[list[int]], **settings: Any) -> Batch:
+    """Row r of the table has the slots r, r + 5, r + 10, ..."""
+    size = len(rows)
+    lens = [len(part) for part in ids]
+    places = [range(p, p + n) for p, n in zip(prefixes, lens, strict=True)]
+    return Batch(
+        kind=kind,
+        row_ids=np.array(rows, dtype=np.int32),
+        prefix_lens=np.array(prefixes, dtype=np.int32),
+        extend_lens=np.array(lens, dtype=np.int32),
+        input_ids=np.array([token for part in ids for token in part], dtype=np.int64),
+        slot_ids=np.array([row + 5 * p for row, at in zip(rows, places, strict=True) for p in at], dtype=np.int32),
+        changed_slots=tuple((row, np.arange(p, dtype=np.int32) * 5 + row) for row, p in zip(rows, prefixes, strict=True)),
+        samples=np.ones(size, dtype=np.bool_),
+        sampling=SamplingBatch(
+            temperatures=np.full(size, settings.get("temperature", 0.0), dtype=np.float32),
+            top_ps=np.full(size, settings.get("top_p", 1.0), dtype=np.float32),
+            top_ks=np.full(size, -1, dtype=np.int32),
+            min_ps=np.zeros(size, dtype=np.float32),
+            uniforms=np.random.default_rng(size).random(size),
+        ),
+        wants_logprob=np.full(size, settings.get("logprobs", False)),
+        logprob_starts=np.full(size, -1, dtype=np.int32),
+    )
+
+
+def run(runner: ModelRunner, batch: Batch) -> tuple[list[int], torch.Tensor, np.ndarray]:
+    output = runner.forward(batch)
+    logits = output.logits.clone()
+    result = runner.sample(batch, output, None, None).wait()
+    return result.token_ids.tolist(), logits, result.logprobs
+
+
+@pytest.fixture(scope="module")
+def plain_runner() -> ModelRunner:
+    return make_runner(select_device("cpu", num_threads=None))
+
+
+@pytest.fixture
+def device() -> Device:
+    return select_device("cuda", num_threads=None) if torch.cuda.is_available() else InterpretedDevice()
+
+
+def test_prefill_and_decode_equal_plain_torch(device, plain_runner):
+    runner = make_runner(device)
+    prompts = [[5, 250, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9], [299]]
+    rows = [3, 0, 4]
+    passes = [make_batch("extend", rows, [0, 0, 0], prompts)]
+    # Then tokens that only the device knows.
+    passes += [
+        make_batch("decode", rows, [len(ids) + step for ids in prompts], [[-1 - row] for row in rows])
+        for step in range(4)
+    ]
+    for batch in passes:
+        tokens, logits, _ = run(runner, batch)
+        expected, expected_logits, _ = run(plain_runner, batch)
+        torch.testing.assert_close(logits.cpu(), expected_logits, atol=1e-4, rtol=1e-4)
+        assert tokens == expected
+
+
+def test_draws_in_a_graph_are_those_outside_of_it(device):
+    tokens, logprobs = [], []
+    for logs in (False, True):
+        runner = make_runner(device)
+        run(runner, make_batch("extend", [0, 1], [0, 0], [[5, 6], [7, 8]]))
+        batch = make_batch("decode", [0, 1], [2, 2], [[9], [10]], temperature=1.5, logprobs=logs)
+        assert runner.forward(batch).drawn is not None
+        drawn, logits, values = run(runner, batch)
+        tokens.append(drawn)
+        logprobs.append((logits.float().log_softmax(-1).cpu(), values))
+    assert tokens[0] == tokens[1]
+    everything, values = logprobs[1]
+    assert values == pytest.approx(everything[[0, 1], tokens[1]].numpy(), abs=1e-5)
+    assert np.isnan(logprobs[0][1]).all()
+
+
+def test_filters_and_masks_are_heeded_outside_of_the_graph(device):
+    runner = make_runner(device)
+    run(runner, make_batch("extend", [0], [0], [[5, 6]]))
+    batch = make_batch("decode", [0], [2], [[9]], temperature=1.0, top_p=1e-6)
+    output = runner.forward(batch)
+    assert output.drawn is None
+    best = output.logits.argmax(-1).tolist()
+    assert runner.sample(batch, output, None, None).wait().token_ids.tolist() == best
+    masks = np.zeros((1, 10), dtype=np.int32)
+    masks[0, 7] = 1 << 3
+    batch = make_batch("decode", [0], [2], [[9]], temperature=1.0)
+    assert runner.sample(batch, runner.forward(batch), masks, None).wait().token_ids.tolist() == [7 * 32 + 3]
+    # The next pass goes on from it.
+    follow = make_batch("decode", [0], [3], [[-1]])
+    known = make_batch("decode", [0], [3], [[227]])
+    torch.testing.assert_close(runner.forward(follow).logits.clone(), runner.forward(known).logits.clone())
+
+
+@pytest.mark.parametrize("most", [1, 3, 8, 100, 256, 1000])
+def test_sizes_of_graphs_rise_to_the_largest(most):
+    sizes = graph_sizes(most)
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == min(most, 512)
