@@ -114,13 +114,14 @@ def print_decode_slots() -> None:
         reqs = [request(f"r{i}", rng.integers(0, 9, int(rng.integers(50, 500))), 4000) for i in range(256)]
         for req in reqs:
             start(ledger, req)
-        counts = np.ones(256, dtype=np.int64)
 
-        def decode(ledger: SlotLedger = ledger, reqs: list[Req] = reqs, counts: np.ndarray = counts) -> float:
+        def decode(ledger: SlotLedger = ledger, reqs: list[Req] = reqs) -> tuple[float, float]:
+            counts = [1] * len(reqs)
             begin = time.perf_counter()
-            assert ledger.slots_needed(reqs, counts) <= ledger.pools.num_available
+            need = ledger.need(reqs, counts)
+            assert need.missing.sum() <= ledger.pools.num_available
             middle = time.perf_counter()
-            ledger.extend(reqs, counts)
+            ledger.extend(reqs, counts, need)
             end = time.perf_counter()
             for req in reqs:
                 req.num_computed += 1
@@ -128,7 +129,7 @@ def print_decode_slots() -> None:
             return middle - begin, end - middle
 
         needed, given = np.median(np.array([decode() for _ in range(500)]), axis=0) * 1e6
-        print(f"decode pass of 256, pages of {page_size}: slots_needed {needed:.0f} us, extend {given:.0f} us")
+        print(f"decode pass of 256, pages of {page_size}: need {needed:.0f} us, extend {given:.0f} us")
 
 
 def print_overhead(prompt_len: int, output_len: int, tokens_per_s: float) -> None:

@@ -21,13 +21,13 @@ import torch
 import triton
 
 from sgl_runtime.attention.decode_pieces import cut
-from sgl_runtime.device.kernels import decode_attention, extend_attention
+from sgl_runtime.device.kernels import decode_attention, extend_attention, matvec
 from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.rotary import rotate_and_store
 from sgl_runtime.device.kernels.sampling import draw
 
 HEADS, GROUPS, DIM, HIDDEN, INNER, VOCAB = 32, 8, 128, 4096, 14336, 131_072
-REPEATS, LAUNCHES = 15, 8
+REPEATS, LAUNCHES = 11, 8
 
 
 def seconds(call: Callable[[int], Any]) -> float:
@@ -54,9 +54,9 @@ def seconds(call: Callable[[int], Any]) -> float:
 
 def ceilings() -> tuple[float, float]:
     """Bytes and operations a second."""
-    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    source = torch.randn(1 << 28, device="cuda")
     target = torch.empty_like(source)
-    bandwidth = 2 * source.numel() / seconds(lambda _: target.copy_(source))
+    bandwidth = 8 * source.numel() / seconds(lambda _: target.copy_(source))
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     rate = 2 * 8192**3 / seconds(lambda _: a @ b)
     return bandwidth, rate
@@ -196,6 +196,34 @@ def measure_small(table: Table) -> None:
         table.add(f"rotate and store, {rows} rows", took, num_bytes=4 * qkv.numel())
 
 
+def measure_matvec(table: Table, tune: bool) -> None:
+    shapes = {"qkv": (6144, HIDDEN), "o": (HIDDEN, HIDDEN), "gate_up": (2 * INNER, HIDDEN), "down": (HIDDEN, INNER)}
+    shapes |= {
+        "head": (VOCAB, HIDDEN),
+        "nano qkv": (4096, 1024),
+        "nano down": (1024, 3072),
+        "nano gate_up": (6144, 1024),
+    }
+    kept = matvec.ROWS, matvec.COLUMNS, matvec.WARPS, matvec.STAGES
+    settings = [kept]
+    if tune:
+        settings += list(itertools.product((2, 4, 8, 16), (256, 512, 1024), (2, 4, 8), (2, 4)))
+    for name, (width, depth) in shapes.items():
+        copies = max(2, (200 << 20) // (width * depth * 2))
+        weights = [torch.randn(width, depth, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
+        x = torch.randn(1, depth, device="cuda", dtype=torch.bfloat16)
+        num_bytes = 2 * width * depth
+        took = seconds(lambda i, x=x, w=weights: torch.nn.functional.linear(x, w[i % len(w)]))
+        table.add(f"linear of one row, {name}, the library's", took, num_bytes=num_bytes)
+        results = []
+        for setting in settings:
+            matvec.ROWS, matvec.COLUMNS, matvec.WARPS, matvec.STAGES = setting
+            results.append((seconds(lambda i, x=x, w=weights: matvec.matvec(x, w[i % len(w)])), setting))
+        for took, setting in sorted(results)[:3] + results[:1]:
+            table.add(f"linear of one row, {name} {setting}", took, num_bytes=num_bytes)
+    matvec.ROWS, matvec.COLUMNS, matvec.WARPS, matvec.STAGES = kept
+
+
 def measure_linear(table: Table) -> None:
     shapes = {"qkv": (6144, HIDDEN), "o": (HIDDEN, HIDDEN), "gate_up": (2 * INNER, HIDDEN), "down": (HIDDEN, INNER)}
     shapes["head"] = (VOCAB, HIDDEN)
@@ -218,7 +246,7 @@ def measure_linear(table: Table) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tune", action="store_true")
-    parser.add_argument("--only", default="decode,extend,draw,small,linear")
+    parser.add_argument("--only", default="decode,extend,draw,small,matvec,linear")
     parser.add_argument("--json")
     args = parser.parse_args()
     bandwidth, rate = ceilings()
@@ -237,6 +265,8 @@ def main() -> int:
         measure_draw(table)
     if "small" in only:
         measure_small(table)
+    if "matvec" in only:
+        measure_matvec(table, args.tune)
     if "linear" in only:
         measure_linear(table)
     if args.json:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 import triton
+from people_schema import PEOPLE
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.device.mask_tables import (
@@ -49,30 +50,12 @@ _CHECKED_ROWS = 24
 _MAX_WALKS, _WALK_LENGTH = 400, 60
 _MAX_PRECOMPUTED = 8192
 
-_PERSON = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": 24},
-        "age": {"type": "integer", "minimum": 0, "maximum": 130},
-        "role": {"enum": ["admin", "editor", "viewer", "guest"]},
-        "active": {"type": "boolean"},
-        "address": {
-            "type": "object",
-            "properties": {"street": {"type": "string"}, "zip": {"type": "string", "pattern": "^[0-9]{5}$"}},
-            "required": ["street", "zip"],
-            "additionalProperties": False,
-        },
-    },
-    "required": ["name", "age", "role", "active", "address"],
-    "additionalProperties": False,
-}
-_PEOPLE = {"type": "array", "items": _PERSON, "minItems": 300}
 _LOG = (
     r"(20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01]) ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9] "
     r"(DEBUG|INFO|WARN|ERROR) [a-z]+: [^\n]{1,80}\n){100}"
 )
 _SPECS = {
-    "json": GrammarSpec("json_schema", json.dumps(_PEOPLE)),
+    "json": GrammarSpec("json_schema", json.dumps(PEOPLE)),
     "regex": GrammarSpec("regex", _LOG),
     "any value": GrammarSpec("json_schema", "{}"),
 }

@@ -20,28 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from people_schema import PEOPLE
 
-JSON_SCHEMA = {
-    "type": "array",
-    "minItems": 300,
-    "items": {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "maxLength": 24},
-            "age": {"type": "integer", "minimum": 0, "maximum": 130},
-            "role": {"enum": ["admin", "editor", "viewer", "guest"]},
-            "active": {"type": "boolean"},
-            "address": {
-                "type": "object",
-                "properties": {"street": {"type": "string"}, "zip": {"type": "string", "pattern": "^[0-9]{5}$"}},
-                "required": ["street", "zip"],
-                "additionalProperties": False,
-            },
-        },
-        "required": ["name", "age", "role", "active", "address"],
-        "additionalProperties": False,
-    },
-}
 LOG_LINE = r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} (DEBUG|INFO|WARN|ERROR) [a-z]{3,12}: [^\n]{1,80}\n"
 LOG_REGEX = f"({LOG_LINE}){{100}}"
 
@@ -72,7 +52,7 @@ def workload(name: str, vocab_size: int, rng: np.random.Generator) -> Requests:
         case "free":
             return [(ids, free(256)) for ids in prompts(256, 128, vocab_size, rng)]
         case "json":
-            settings = {"max_new_tokens": 256, "temperature": 1.0, "json_schema": json.dumps(JSON_SCHEMA)}
+            settings = {"max_new_tokens": 256, "temperature": 1.0, "json_schema": json.dumps(PEOPLE)}
             return [(ids, settings) for ids in prompts(256, 128, vocab_size, rng)]
         case "regex":
             settings = {"max_new_tokens": 256, "temperature": 1.0, "regex": LOG_REGEX}

@@ -73,6 +73,9 @@ class SimulatedExecutor:
         nothing = np.full(batch.size, np.nan, dtype=np.float32)
         return SimulatedStep(StepOutput(token_ids=ids, logprobs=nothing, input_logprobs=(None,) * batch.size))
 
+    def open_grammars(self, token_bytes: list[bytes | None], **sizes: object) -> None:
+        return None
+
     def forward_seconds(self) -> float:
         return self.now
 

@@ -45,6 +45,10 @@ def gen(
     seed: int | None = None,
     token_ids_logprob: int | Sequence[int] | None = None,
     priority: int | None = None,
+    extra_key: str | None = None,
+    return_hidden_states: bool | None = None,
+    custom_logit_processor: str | None = None,
+    custom_params: Mapping[str, Any] | None = None,
     lora_path: str | None = None,
     json_schema_lenient: bool | None = None,
     type: Any = None,  # noqa: A002 - the word that users expect
@@ -73,8 +77,8 @@ def gen(
         frequency_penalty, presence_penalty, repetition_penalty, logit_bias: See `SamplingParams`.
         seed: Sent as it is; a seed given to `run` becomes another one for each gen and each fork.
         return_logprob: Put log probabilities of the output into `get_meta_info`.
-        logprob_start_len, top_logprobs_num, token_ids_logprob, return_text_in_logprobs, priority, lora_path: See
-            `SamplingParams`.
+        logprob_start_len, top_logprobs_num, token_ids_logprob, return_text_in_logprobs, priority, extra_key,
+            return_hidden_states, custom_logit_processor, custom_params, lora_path: See `SamplingParams`.
         type: A Python type; the output is written as it and the variable holds a value of it (see `OutputType`).
         dtype: int, float, bool or str: the output is written like a literal of this type (and stays a string).
         choices, choices_method: Pick one of these strings; the same as `select`.

@@ -78,8 +78,8 @@ class Function:
                 max_new_tokens (128), n (1), stop, stop_regex, stop_token_ids, temperature (1.0), top_p (1.0),
                 top_k (-1), min_p (0.0), ignore_eos (False), return_logprob (False), logprob_start_len,
                 top_logprobs_num, token_ids_logprob, return_text_in_logprobs, seed, min_new_tokens, frequency_penalty,
-                presence_penalty, repetition_penalty, logit_bias, priority, lora_path,
-                json_schema_lenient.
+                presence_penalty, repetition_penalty, logit_bias, priority, extra_key, return_hidden_states,
+                custom_logit_processor, custom_params, lora_path, json_schema_lenient.
                 And backend (the default one); stream (False); use_thread (True; False:
                 appending waits, and raises where it fails); messages (a list of `{"role", "content"}` that the state
                 begins with); record (False; True: keep what the run does in the state's `recording`); choices_method

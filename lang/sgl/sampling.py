@@ -3,6 +3,7 @@
 What `gen` says wins over what `run` says, which wins over `RUN_DEFAULTS`.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -26,6 +27,9 @@ REQUEST_FIELDS = (
     "token_ids_logprob",
     "return_text_in_logprobs",
     "priority",
+    "extra_key",
+    "return_hidden_states",
+    "custom_logit_processor",
     "lora_path",
 )
 """Settings that are fields of a native request beside its `sampling_params`."""
@@ -57,6 +61,11 @@ class SamplingParams:
         token_ids_logprob: Ids whose log probabilities are listed there besides.
         return_text_in_logprobs: Show the text of the tokens there.
         priority: Larger ones run first among the requests that wait for the server.
+        extra_key: Requests of different keys share nothing in the prefix cache of the server.
+        return_hidden_states: Put the last hidden states into the meta info, where the server was started for it.
+        custom_logit_processor: What changes the logits before a token is drawn: a name that the server was started
+            with, or where it allows that the JSON text of an object with a pickled callable.
+        custom_params: A dict for it.
         lora_path: Adapter of the model; no backend has any yet.
     """
 
@@ -83,6 +92,10 @@ class SamplingParams:
     token_ids_logprob: tuple[int, ...] | None = None
     return_text_in_logprobs: bool | None = None
     priority: int | None = None
+    extra_key: str | None = None
+    return_hidden_states: bool | None = None
+    custom_logit_processor: str | None = None
+    custom_params: str | None = None
     lora_path: str | None = None
 
     def over(self, base: "SamplingParams") -> "SamplingParams":
@@ -106,6 +119,8 @@ class SamplingParams:
             payload["logit_bias"] = {str(token_id): bias for token_id, bias in payload["logit_bias"]}
         if "seed" in payload:
             payload["sampling_seed"] = payload.pop("seed")
+        if self.custom_params is not None:
+            payload["custom_params"] = json.loads(self.custom_params)
         return payload
 
     def request_fields(self) -> dict[str, Any]:
@@ -120,9 +135,9 @@ class SamplingParams:
                 fields["top_logprobs_num"] = self.top_logprobs_num
             if self.token_ids_logprob:
                 fields["token_ids_logprob"] = list(self.token_ids_logprob)
-        if self.priority is not None:
-            fields["priority"] = self.priority
-        return fields
+        plain = ("priority", "extra_key", "return_hidden_states", "custom_logit_processor")
+        given = self.given()
+        return {**fields, **{name: given[name] for name in plain if name in given}}
 
 
 NOTHING_SAID = SamplingParams()
@@ -242,6 +257,16 @@ def _logit_bias(name: str, value: Any) -> tuple[tuple[int, float], ...]:
     return tuple(entries)
 
 
+def _params(name: str, value: Any) -> str:
+    """As JSON text: settings are immutable."""
+    if not isinstance(value, Mapping):
+        raise reject(name, value, "a dict")
+    try:
+        return json.dumps(dict(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"{name} cannot be written as JSON: {error}") from error
+
+
 _CHECKS: dict[str, Check] = {
     "n": _integer(1, MAX_SAMPLES),
     "max_new_tokens": _integer(0, MAX_TOKENS_LIMIT),
@@ -266,5 +291,9 @@ _CHECKS: dict[str, Check] = {
     "token_ids_logprob": _probe_ids,
     "return_text_in_logprobs": _boolean,
     "priority": _integer(-MAX_PRIORITY, MAX_PRIORITY),
+    "extra_key": _text,
+    "return_hidden_states": _boolean,
+    "custom_logit_processor": _text,
+    "custom_params": _params,
     "lora_path": _text,
 }

@@ -4,7 +4,7 @@ A Batch is complete when it is built and holds no Req; the device half never ask
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,73 @@ class LogitEdits:
     calls: tuple[ProcessorCall, ...] = ()
 
 
+class AutomatonTables(Protocol):
+    """An automaton as `grammar.automaton.ByteAutomaton` defines it, in plain arrays."""
+
+    @property
+    def byte_classes(self) -> NDArray[np.uint8]:
+        """(256,)."""
+
+    @property
+    def table(self) -> IntArray:
+        """(S, K)."""
+
+    @property
+    def accepting(self) -> NDArray[np.bool_]:
+        """(S,)."""
+
+    @property
+    def edge_target(self) -> IntArray:
+        """(E,)."""
+
+    @property
+    def edge_argument(self) -> IntArray:
+        """(E,)."""
+
+    @property
+    def returns(self) -> IntArray:
+        """(R,)."""
+
+    @property
+    def needed_depth(self) -> IntArray:
+        """(S,)."""
+
+    @property
+    def needed_behind(self) -> IntArray:
+        """(E,)."""
+
+
+@dataclass(frozen=True)
+class SharedRange:
+    """Positions whose slots are the same in several rows.
+
+    Attributes:
+        rows: (n,) rows of the pass.
+        begin, end: Positions.
+    """
+
+    rows: NDArray[np.int64]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrammarMoves:
+    """Where rows of the slot table stand in automata that lie on the device; set before anything is drawn.
+
+    Attributes:
+        rows: (n,) rows of the slot table.
+        handles: The automaton of each, as `DeviceGrammars.hold` named it; None: the row is free from now on.
+        states: The state of each.
+        stacks: The stack of each.
+    """
+
+    rows: IntArray
+    handles: tuple[int | None, ...]
+    states: tuple[int, ...]
+    stacks: tuple[tuple[int, ...], ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SlotCopies:
     """Tokens whose keys and values are copied between the pools of the device and of the host; both of shape (N,).
@@ -115,6 +182,10 @@ class Batch:
             none; None: of no row.
         top_nums: (B,) how many of the likeliest tokens are wanted where the row's log probability is; None: for no row.
         probe_ids: For each row the int64 ids whose log probabilities are wanted there besides; None: for no row.
+        shared_ranges: Positions that several rows of a decode pass share, and that are worth to be attended at once.
+        grammar_moves: Rows whose place in an automaton on the device is set; None: of none.
+        is_constrained: Whether the device makes masks for some row.
+        is_edited: Whether the host will bring masks or edits of logits.
         stores: Copies to the host, to be made before anything else; None: none.
         loads: Copies from the host, to be made next, before the pass writes anything; None: none.
     """
@@ -134,6 +205,10 @@ class Batch:
     hidden_starts: IntArray | None = None
     top_nums: IntArray | None = None
     probe_ids: tuple[NDArray[np.int64], ...] | None = None
+    shared_ranges: tuple[SharedRange, ...] = ()
+    grammar_moves: GrammarMoves | None = None
+    is_constrained: bool = False
+    is_edited: bool = False
     stores: SlotCopies | None = None
     loads: SlotCopies | None = None
 

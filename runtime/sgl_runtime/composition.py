@@ -182,6 +182,12 @@ def assemble_scheduler(
         num_mask_words=grammar_vocabulary.num_mask_words,
         forced=None if encode is None else ForcedTokens(grammar_vocabulary.token_bytes, encode),
         jump_forward=not config.grammar.disable_jump_forward,
+        device=executor.open_grammars(
+            grammar_vocabulary.token_bytes,
+            end_ids=eos_ids,
+            size=num_logits,
+            max_depth=config.grammar.max_grammar_depth,
+        ),
     )
     sessions = Sessions(
         max_sessions=config.features.max_sessions,
@@ -190,7 +196,7 @@ def assemble_scheduler(
     )
     return Scheduler(
         executor=executor,
-        planner=BatchPlanner(ledger, limits),
+        planner=BatchPlanner(ledger, limits, on_accelerator=executor.runs_beside_host),
         applier=ResultApplier(ledger, StopChecker(vocabulary, eos_ids=eos_ids), grammars),
         grammars=grammars,
         policy=SchedulePolicy(limits.schedule_policy, seed=config.device.random_seed),

@@ -102,6 +102,23 @@ class SchedulerConfig:
         """Most requests that run or wait; None for no limit."""
         return None if self.max_queued_requests is None else self.max_running_requests + self.max_queued_requests
 
+    def check(self) -> None:
+        """See that the values make sense.
+
+        Raises:
+            ConfigError: one does not.
+        """
+        _check_positive("max_running_requests", self.max_running_requests)
+        _check_positive("max_queued_requests", self.max_queued_requests)
+        _check_positive("max_prefill_tokens", self.max_prefill_tokens)
+        size = self.chunked_prefill_size
+        if size is not None and size != -1 and size < 1:
+            raise ConfigError(f"chunked_prefill_size is {size}; it must be at least 1, or -1 for prompts as a whole")
+        threshold = self.priority_scheduling_preemption_threshold
+        _check_positive("priority_scheduling_preemption_threshold", threshold)
+        if not self.schedule_conservativeness > 0.0:
+            raise ConfigError(f"schedule_conservativeness is {self.schedule_conservativeness}; it must be above 0")
+
 
 @dataclass(frozen=True, kw_only=True)
 class CacheConfig:
@@ -259,20 +276,11 @@ class RuntimeConfig:
 
     def __post_init__(self) -> None:
         _check_positive("port", self.server.port, 65535)
-        _check_positive("max_running_requests", self.scheduler.max_running_requests)
-        _check_positive("max_prefill_tokens", self.scheduler.max_prefill_tokens)
-        if self.scheduler.chunked_prefill_size != -1:
-            _check_positive("chunked_prefill_size", self.scheduler.chunked_prefill_size)
-        threshold = self.scheduler.priority_scheduling_preemption_threshold
-        _check_positive("priority_scheduling_preemption_threshold", threshold)
-        if not self.scheduler.schedule_conservativeness > 0.0:
-            raise ConfigError(
-                f"schedule_conservativeness is {self.scheduler.schedule_conservativeness}; it must be above 0"
-            )
-        _check_positive("max_queued_requests", self.scheduler.max_queued_requests)
+        self.scheduler.check()
         self.cache.check()
         _check_positive("context_length", self.model.context_length)
         _check_positive("num_threads", self.device.num_threads)
+        _check_positive("cuda_graph_max_bs", self.device.cuda_graph_max_bs)
         _check_positive("max_sessions", self.features.max_sessions)
         _check_positive("decode_log_interval", self.features.decode_log_interval)
         logit_processor_paths(self.features.custom_logit_processor)

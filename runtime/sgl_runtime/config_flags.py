@@ -111,7 +111,8 @@ def parse_flags(program: str, arguments: Sequence[str]) -> RuntimeConfig:
         program: Name for the usage line.
         arguments: The flags.
     """
-    parser = _Parser(prog=program, description="Serve a model over HTTP.", allow_abbrev=False)
+    usage = f"{program} --model-path TEXT [options]"
+    parser = _Parser(prog=program, usage=usage, description="Serve a model over HTTP.", allow_abbrev=False)
     groups: dict[str, Any] = {}
     flags = config_flags()
     for flag in flags:

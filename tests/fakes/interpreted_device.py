@@ -11,3 +11,5 @@ class InterpretedDevice(CpuDevice):
         super().__init__(num_threads=None)
         self.ops = CudaOps()
         self.default_attention_backend = "triton"
+        self.runs_beside_host = True
+        self.makes_masks = True

@@ -152,6 +152,9 @@ class ScriptedExecutor:
             ).reshape(len(contexts), len(probes)),
         )
 
+    def open_grammars(self, token_bytes, **sizes) -> None:
+        return None
+
     def forward_seconds(self) -> float:
         return 0.0
 

@@ -70,6 +70,7 @@ OPEN_ENDED = ("Runtime", "OpenAI", "Anthropic", "LiteLLM", "VertexAI", "Crusoe")
 # A2: what gen lacks there although servers have it.
 GEN_BESIDES = (
     *("ebnf", "structural_tag", "repetition_penalty", "seed", "logit_bias", "lora_path", "priority", "timeout_s"),
+    *("extra_key", "return_hidden_states", "custom_logit_processor", "custom_params"),
     *("type", "tools", "tool_choice", "post"),
 )
 # A3 and A4: methods with the parameters behind self.

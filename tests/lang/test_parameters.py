@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import json
 from typing import get_args
 
 import pytest
@@ -98,6 +99,10 @@ def sent_with(program, answer):
         ({"return_text_in_logprobs": 1}, "return_text_in_logprobs is 1"),
         ({"priority": 0.5}, r"priority is 0\.5"),
         ({"lora_path": ""}, "lora_path is ''"),
+        ({"extra_key": 3}, "extra_key is 3"),
+        ({"return_hidden_states": 1}, "return_hidden_states is 1"),
+        ({"custom_params": [1]}, r"custom_params is \[1\]"),
+        ({"custom_params": {"a": {1}}}, "custom_params cannot be written as JSON"),
         ({"ebnf": ""}, "ebnf is ''"),
         ({"structural_tag": "["}, "structural_tag is not JSON"),
         ({"structural_tag": []}, r"structural_tag is \[\]; it must be a dict"),
@@ -225,9 +230,26 @@ def test_the_language_has_the_servers_parameters_and_defaults():
         if name not in ("return_logprob", "max_new_tokens"):
             assert server[name] == value, name
     # What a request says beside its sampling_params.
-    said_by_the_backend = {"text", "input_ids", "sampling_params", "rid", "stream", "return_text_ids"}
+    # A state keeps its own tokens, and so needs no session.
+    said_by_the_backend = {"text", "input_ids", "sampling_params", "rid", "stream", "return_text_ids", "session_params"}
     assert set(REQUEST_FIELDS) | said_by_the_backend == set(SERVER_FIELDS)
     assert set(get_args(ConstraintKind)) | {"choices"} == set(GRAMMAR_KINDS)
+
+
+def test_fields_of_requests_arrive_at_the_server_as_they_were_said():
+    said = {
+        "extra_key": "a",
+        "return_hidden_states": True,
+        "custom_logit_processor": "name",
+        "custom_params": {"x": [1, {"y": None}]},
+        "priority": 2,
+    }
+    settings = check_sampling(said)
+    payload = {"text": "a", "sampling_params": settings.to_protocol(), **settings.request_fields()}
+    (request,) = parse_generate(payload).requests
+    assert (request.extra_key, request.return_hidden_states, request.priority) == ("a", True, 2)
+    assert request.custom_logit_processor.name == "name"
+    assert json.loads(request.custom_logit_processor.params) == said["custom_params"]
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,8 @@ class RadixCacheMachine(RuleBasedStateMachine):
         tokens = self.expand(ids)[: -1 if is_cut else None]
         # A place that was found before may have been cut, grown or dropped since.
         since = self.places.get((key, tokens))
-        self.places[key, tokens] = self.cache.find(np.array(tokens), extra_key=key, since=since)
+        if since is None or not self.cache.is_current(since, extra_key=key):
+            self.places[key, tokens] = self.cache.find(np.array(tokens), extra_key=key, since=since)
         assert self.places[key, tokens].length == self.longest(key, tokens)
         match = self.cache.match(np.array(tokens), extra_key=key)
         assert match.length == self.longest(key, tokens)

@@ -33,6 +33,9 @@ REQUEST_FIELDS = frozenset(
         "return_text_in_logprobs",
         "return_text_ids",
         "priority",
+        "extra_key",
+        "return_hidden_states",
+        "custom_logit_processor",
         "image_data",
     }
 )

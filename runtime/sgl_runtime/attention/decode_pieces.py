@@ -1,25 +1,31 @@
 """How the contexts of a decode pass are cut into pieces that keep every multiprocessor busy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sgl_runtime.batch import IntArray
+from sgl_runtime.batch import IntArray, SharedRange
 
 MIN_PIECE = 128
 """Positions below which a piece is not worth its merge."""
 
+SHARED_TILES = 32
+"""Tiles over a shared range that fill the chip; a range of fewer is split along its positions."""
+
 
 @dataclass(frozen=True)
 class DecodePieces:
-    """See the arguments of `attend_pieces`.
+    """See the arguments of `attend_pieces` and `attend_shared`.
 
     Attributes:
         pieces: (4, n) int32: row, begin, end, place of the partial result or -1.
-        firsts, num_pieces: (B,) int32.
+        tiles: (t, 2 + 2 M) int32.
+        firsts, num_pieces: (B,) int32: where a row's partial results begin, and how many there are of pieces and tiles.
     """
 
     pieces: IntArray
+    tiles: IntArray
     firsts: IntArray
     num_pieces: IntArray
 
@@ -28,31 +34,67 @@ class DecodePieces:
         """N."""
         return int(self.pieces.shape[1])
 
+    @property
+    def num_places(self) -> int:
+        """Partial results."""
+        return int(self.num_pieces[self.num_pieces > 1].sum())
 
-def cut(lengths: IntArray, *, extra: int) -> DecodePieces:
-    """Cut contexts into at most B + `extra` pieces of about equal length.
+
+def cut(lengths: IntArray, *, extra: int, shared: Sequence[SharedRange] = (), members: int = 1) -> DecodePieces:
+    """Cut contexts into pieces of one row each, at most B + `extra` of about equal length, and tiles of several rows.
 
     Args:
         lengths: (B,) context lengths, at least 1.
         extra: How many pieces more than rows there may be.
-
-    Returns:
-        The pieces, longest contexts first.
+        shared: Ranges that several rows share, from the beginning of their contexts on; they end before the last
+            position.
+        members: Rows of a tile.
     """
-    size = max(MIN_PIECE, -(-int(lengths.sum()) // max(extra, 1)))
-    counts = np.maximum(lengths // size, 1).astype(np.int64)
-    order = np.argsort(-lengths, kind="stable")
+    begins = np.zeros(len(lengths), dtype=np.int64)
+    for part in shared:
+        begins[part.rows] = part.end
+    own = lengths.astype(np.int64) - begins
+    size = max(MIN_PIECE, -(-int(own.sum()) // max(extra, 1)))
+    counts = np.maximum(own // size, 1)
+    order = np.argsort(-own, kind="stable")
     rows = np.repeat(order, counts[order])
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts[order]) - counts[order], counts[order])
-    begins = lengths[rows].astype(np.int64) * within // counts[rows]
-    ends = lengths[rows].astype(np.int64) * (within + 1) // counts[rows]
-    is_split = counts > 1
-    # Partial results of a row lie one behind another, in the order of the rows.
-    taken = np.where(is_split, counts, 0)
+    firsts_of_pieces = begins[rows] + own[rows] * within // counts[rows]
+    ends = begins[rows] + own[rows] * (within + 1) // counts[rows]
+    splits = [_splits(part, members) for part in shared]
+    totals = counts.copy()
+    for part, count in zip(shared, splits, strict=True):
+        totals[part.rows] += count
+    # Partial results of a row lie one behind another: those of its own pieces first.
+    taken = np.where(totals > 1, totals, 0)
     firsts = np.cumsum(taken) - taken
-    places = np.where(is_split[rows], firsts[rows] + within, -1)
+    places = np.where(totals[rows] > 1, firsts[rows] + within, -1)
     return DecodePieces(
-        pieces=np.stack([rows, begins, ends, places]).astype(np.int32),
+        pieces=np.stack([rows, firsts_of_pieces, ends, places]).astype(np.int32),
+        tiles=_tiles(shared, splits, firsts + counts, members),
         firsts=firsts.astype(np.int32),
-        num_pieces=counts.astype(np.int32),
+        num_pieces=totals.astype(np.int32),
     )
+
+
+def _splits(part: SharedRange, members: int) -> int:
+    tiles = -(-len(part.rows) // members)
+    return max(1, min(SHARED_TILES // tiles, (part.end - part.begin) // MIN_PIECE))
+
+
+def _tiles(shared: Sequence[SharedRange], splits: Sequence[int], places: IntArray, members: int) -> IntArray:
+    """The tiles of all ranges; `places` holds the next free place of each row, and is counted up."""
+    tiles: list[IntArray] = []
+    for part, count in zip(shared, splits, strict=True):
+        length = part.end - part.begin
+        for split in range(count):
+            span = (part.begin + length * split // count, part.begin + length * (split + 1) // count)
+            for start in range(0, len(part.rows), members):
+                rows = part.rows[start : start + members]
+                tile = np.full(2 + 2 * members, -1, dtype=np.int32)
+                tile[:2] = span
+                tile[2 : 2 + len(rows)] = rows
+                tile[2 + members : 2 + members + len(rows)] = places[rows]
+                tiles.append(tile)
+            places[part.rows] += 1
+    return np.stack(tiles) if tiles else np.empty((0, 2 + 2 * members), dtype=np.int32)

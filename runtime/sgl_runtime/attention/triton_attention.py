@@ -1,15 +1,18 @@
 """Triton attention: split-KV kernels for decode passes, tiles of queries for the others, over slots of any order."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from sgl_runtime.attention.base import Attend, Rotary
-from sgl_runtime.attention.decode_pieces import cut
+from sgl_runtime.attention.decode_pieces import DecodePieces, cut
 from sgl_runtime.batch import Batch, IntArray
 from sgl_runtime.device.kernels.decode_attention import attend_pieces
 from sgl_runtime.device.kernels.extend_attention import attend_extend, tile_tokens
 from sgl_runtime.device.kernels.rotary import rotate_and_store
+from sgl_runtime.device.kernels.shared_attention import attend_shared, members_of_tile
 from sgl_runtime.device.ops import Ops
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.slot_table import SlotTable
@@ -31,70 +34,92 @@ class TritonAttention:
     def __init__(self, *, pool: TokenToKVPool, slot_table: SlotTable, ops: Ops) -> None:
         self._pool = pool
         self._table = slot_table
+        self._members = members_of_tile(pool.num_heads // pool.num_groups)
+
+    @property
+    def members(self) -> int:
+        """Rows that a tile over a shared range holds."""
+        return self._members
 
     def prepare(self, forward_batch: ForwardBatch) -> Attend:
         """See `AttentionBackend`."""
         batch = forward_batch.batch
         device = forward_batch.input_ids.device
         if batch.kind == "decode":
-            host = DecodePlanBuffer(batch.size)
-            host.fill(batch)
-            return self.decode(forward_batch.slot_ids, torch.from_numpy(host.words).to(device), batch.size)
+            plan = cut(batch.context_lens, extra=EXTRA_PIECES, shared=batch.shared_ranges, members=self._members)
+            layout = PlanLayout(batch.size, num_tiles=len(plan.tiles), members=self._members, places=plan.num_places)
+            words = np.zeros(layout.num_words, dtype=np.int32)
+            layout.fill(words, batch.row_ids, plan)
+            return self.decode(forward_batch.slot_ids, torch.from_numpy(words).to(device), layout)
         return TritonExtend(self._pool, self._table, forward_batch)
 
-    def decode(self, slot_ids: Tensor, plan: Tensor, size: int) -> "TritonDecode":
+    def decode(self, slot_ids: Tensor, words: Tensor, layout: "PlanLayout") -> "TritonDecode":
         """The attend of a decode pass.
 
         Args:
             slot_ids: (B,) slots of the new tokens.
-            plan: The words of a `DecodePlanBuffer` of this size, on the device.
-            size: B.
+            words: What `layout` says, on the device.
+            layout: Where in it everything lies.
         """
-        return TritonDecode(self._pool, self._table, slot_ids, plan, size)
+        return TritonDecode(self._pool, self._table, slot_ids, words, layout)
 
 
-class DecodePlanBuffer:
-    """What the kernels of a decode pass must know, in one array that is copied at once.
+class PlanLayout:
+    """Where what the kernels of a decode pass must know lies in one array, which is copied at once.
 
     Args:
         size: Rows of the pass, those included that only fill it up.
-
-    Attributes:
-        words: (N,) int32.
+        num_tiles: Room for tiles over shared ranges.
+        members: Rows of a tile.
+        places: Room for partial results.
     """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.words = np.zeros(self.num_words(size), dtype=np.int32)
+    def __init__(self, size: int, *, num_tiles: int, members: int, places: int) -> None:
+        self.size, self.num_tiles, self.members = size, num_tiles, members
+        self.places = max(places, 1)
+        self._tile_words = 2 + 2 * members
+        lengths = (4 * (size + EXTRA_PIECES), 2, size, size, size, num_tiles * self._tile_words)
+        ends = np.cumsum(lengths).tolist()
+        self._spans = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        self.num_words: int = ends[-1]
 
-    @staticmethod
-    def num_words(size: int) -> int:
-        """N."""
-        return 4 * (size + EXTRA_PIECES) + 1 + 3 * size
+    def parts(self, words: Any) -> list[Any]:
+        """Views of the parts of an array or tensor.
 
-    def fill(self, batch: Batch) -> None:
-        """Plan a pass of at most `size` rows."""
-        pieces, counts, firsts, num_pieces, row_ids = split_plan(self.words, self.size)
-        plan = cut(batch.context_lens, extra=EXTRA_PIECES)
+        Pieces (4, N); the numbers of pieces and tiles (2,); of each row the first place, the number of pieces and the
+        row of the table, (size,) each; tiles (T, 2 + 2 M).
+        """
+        pieces, counts, firsts, num_pieces, row_ids, tiles = (words[span] for span in self._spans)
+        return [
+            pieces.reshape(4, -1),
+            counts,
+            firsts,
+            num_pieces,
+            row_ids,
+            tiles.reshape(self.num_tiles, self._tile_words),
+        ]
+
+    def fits(self, plan: DecodePieces) -> bool:
+        """Whether a plan has room."""
+        return len(plan.tiles) <= self.num_tiles and plan.num_places <= self.places
+
+    def fill(self, words: IntArray, row_ids: IntArray, plan: DecodePieces) -> None:
+        """Write a plan of at most `size` rows.
+
+        Args:
+            words: (num_words,), written.
+            row_ids: (B,) rows of the table.
+            plan: The pieces.
+        """
+        pieces, counts, firsts, num_pieces, rows, tiles = self.parts(words)
+        count = len(row_ids)
         pieces[:, : plan.count] = plan.pieces
-        counts[0] = plan.count
-        firsts[: batch.size] = plan.firsts
-        num_pieces[: batch.size] = plan.num_pieces
-        num_pieces[batch.size :] = 0
-        row_ids[: batch.size] = batch.row_ids
-
-
-def split_plan(words: IntArray, size: int) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Pieces (4, N), their count (1,), then for each row the first place, the number of pieces and the table's row."""
-    room = 4 * (size + EXTRA_PIECES)
-    rest = words[room + 1 :]
-    return (
-        words[:room].reshape(4, -1),
-        words[room : room + 1],
-        rest[:size],
-        rest[size : 2 * size],
-        rest[2 * size : 3 * size],
-    )
+        counts[:] = plan.count, len(plan.tiles)
+        firsts[:count] = plan.firsts
+        num_pieces[:count] = plan.num_pieces
+        num_pieces[count:] = 0
+        rows[:count] = row_ids
+        tiles[: len(plan.tiles)] = plan.tiles
 
 
 class TritonDecode:
@@ -104,16 +129,15 @@ class TritonDecode:
         pool: Keys and values.
         slot_table: Slots by row and position.
         slot_ids: (B,) slots of the new tokens.
-        plan: See `TritonAttention.decode`.
-        size: B.
+        words: See `TritonAttention.decode`.
+        layout: Of `words`.
     """
 
-    def __init__(self, pool: TokenToKVPool, slot_table: SlotTable, slot_ids: Tensor, plan: Tensor, size: int) -> None:
-        self._pool, self._table, self._slot_ids = pool, slot_table.table, slot_ids
-        room = 4 * (size + EXTRA_PIECES)
-        rest = plan[room + 1 :]
-        self._pieces, self._counts = plan[:room].view(4, -1), plan[room : room + 1]
-        self._firsts, self._num_pieces, self._row_ids = rest[:size], rest[size : 2 * size], rest[2 * size : 3 * size]
+    def __init__(
+        self, pool: TokenToKVPool, slot_table: SlotTable, slot_ids: Tensor, words: Tensor, layout: PlanLayout
+    ) -> None:
+        self._pool, self._table, self._slot_ids, self._layout = pool, slot_table.table, slot_ids, layout
+        self._pieces, self._counts, self._firsts, self._num_pieces, self._row_ids, self._tiles = layout.parts(words)
         self._scratch: tuple[Tensor, Tensor] | None = None
 
     def __call__(self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int) -> Tensor:
@@ -122,14 +146,26 @@ class TritonDecode:
         rotate_and_store(qkv, rotary, self._slot_ids, keys, values)
         heads, dim = qkv.shape[1] - 2 * self._pool.num_groups, qkv.shape[2]
         if self._scratch is None:
-            # As many places as there may be pieces of rows that are split.
-            room = self._pieces.shape[1]
+            shape = (self._layout.places, heads, dim)
             self._scratch = (
-                torch.empty((room, heads, dim), dtype=torch.float32, device=qkv.device),
-                torch.empty((room, heads), dtype=torch.float32, device=qkv.device),
+                torch.empty(shape, dtype=torch.float32, device=qkv.device),
+                torch.empty(shape[:2], dtype=torch.float32, device=qkv.device),
             )
         partial_out, partial_lse = self._scratch
         out = torch.empty((qkv.shape[0], heads, dim), dtype=qkv.dtype, device=qkv.device)
+        if len(self._tiles):
+            attend_shared(
+                qkv[:, :heads],
+                keys,
+                values,
+                table=self._table,
+                row_ids=self._row_ids,
+                tiles=self._tiles,
+                num_tiles=self._counts[1:],
+                partial_out=partial_out,
+                partial_lse=partial_lse,
+                scale=dim**-0.5,
+            )
         attend_pieces(
             qkv[:, :heads],
             keys,

@@ -31,6 +31,10 @@ class NoCache:
         """See `PrefixCache`."""
         return PrefixPlace(None, 0, 0)
 
+    def is_current(self, place: PrefixPlace, *, extra_key: str | None = None) -> bool:
+        """See `PrefixCache`."""
+        return True
+
     def insert(
         self, ids: TokenArray, slots: IntArray, *, after: None, extra_key: str | None = None, priority: int = 0
     ) -> PrefixMatch:

@@ -39,11 +39,15 @@ class PrefixPlace:
         node: Where the last edge ends that they run through in full.
         num_tokens: Tokens up to there.
         length: Tokens that are cached, with those of an edge in which the ids end.
+        next_page: The ids' next page behind `num_tokens`, as an edge has it.
+        edge: The tokens of the edge below `node` that begins with it; None without one.
     """
 
     node: Any
     num_tokens: int
     length: int
+    next_page: bytes = b""
+    edge: bytes | None = None
 
 
 class PrefixCache(Protocol):
@@ -75,6 +79,9 @@ class PrefixCache(Protocol):
             extra_key: See `match`.
             since: What was found for the same ids before: from there it takes no longer than what has changed.
         """
+
+    def is_current(self, place: PrefixPlace, *, extra_key: str | None = None) -> bool:
+        """Whether `find` would give the same place again; False where it only might."""
 
     def insert(
         self,

@@ -77,12 +77,27 @@ class RadixCache:
         if since is not None and since.node.parent is not None and since.num_tokens <= len(ids):
             # Still in the tree; whatever was cut or added, it stands for the same prefix.
             start, begin = since.node, since.num_tokens
-            if since.length == begin and as_bytes(ids[begin : begin + self.page_size]) not in start.children:
-                return since
-        descent = self._tree.descend(start, self._tree.key(ids[begin:]), extra_key)
+        key = self._tree.key(ids[begin:])
+        descent = self._tree.descend(start, key, extra_key)
         end = begin + descent.num_bytes // NUM_BYTES
-        node = descent.nodes[-1] if descent.nodes else start
-        return PrefixPlace(node, end, end + descent.num_partial // NUM_BYTES)
+        return PrefixPlace(
+            descent.nodes[-1] if descent.nodes else start,
+            end,
+            end + descent.num_partial // NUM_BYTES,
+            key[descent.num_bytes : descent.num_bytes + self._tree.page_bytes],
+            None if descent.partial is None else descent.partial.ids,
+        )
+
+    def is_current(self, place: PrefixPlace, *, extra_key: str | None = None) -> bool:
+        """See `PrefixCache`."""
+        node = place.node
+        if node is self.top:
+            node = self._tree.root(extra_key)
+        elif node.parent is None:
+            return False
+        edge = node.children.get(place.next_page)
+        # An edge that is cut gets other bytes.
+        return (None if edge is None else edge.ids) is place.edge
 
     def insert(
         self,

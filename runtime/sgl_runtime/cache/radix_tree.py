@@ -76,9 +76,13 @@ class RadixTree:
         key = as_bytes(ids)
         return key[: len(key) // self.page_bytes * self.page_bytes]
 
+    def root(self, extra_key: str | None) -> RadixNode:
+        """What holds the edges of an extra key; `top`, which has none, where there are none."""
+        return self._roots.get(extra_key, self.top)
+
     def descend(self, start: RadixNode, key: bytes, extra_key: str | None) -> Descent:
         """Follow a key from a node; nothing is changed."""
-        node = self._roots.get(extra_key, start) if start is self.top else start
+        node = self.root(extra_key) if start is self.top else start
         nodes, position = list[RadixNode](), 0
         while position < len(key):
             child = node.children.get(key[position : position + self.page_bytes])

@@ -46,6 +46,7 @@ class Device(Protocol):
         default_dtype: Type of the weights when nothing is asked for.
         default_mem_fraction: Share of the memory that is free after loading that keys and values get by default.
         runs_beside_host: Whether its work goes on while the host does something else.
+        makes_masks: Whether it makes the token masks of automata itself.
         slot_limit: Most slots that are worth holding by default; None for no limit.
     """
 
@@ -55,6 +56,7 @@ class Device(Protocol):
     default_dtype: torch.dtype
     default_mem_fraction: float
     runs_beside_host: bool
+    makes_masks: bool
     slot_limit: int | None
 
     def free_memory_bytes(self) -> int:

@@ -130,6 +130,7 @@ class CpuDevice:
         self.default_dtype = torch.float32
         self.default_mem_fraction = 0.5
         self.runs_beside_host = False
+        self.makes_masks = False
         self.slot_limit = CPU_SLOT_LIMIT
         if num_threads is not None:
             torch.set_num_threads(num_threads)

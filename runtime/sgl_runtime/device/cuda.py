@@ -1,7 +1,7 @@
 """A CUDA GPU as a device."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sgl_runtime.device.base import HostCopy, T
+from sgl_runtime.device.kernels.matvec import matvec
 from sgl_runtime.device.kernels.norm import norm_heads, rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.sampling import draw, mask_logits
 from sgl_runtime.device.ops import Ops
@@ -17,6 +18,12 @@ from sgl_runtime.errors import ConfigError
 
 class CudaOps(Ops):
     """Ops as Triton kernels; what is left plain is matrix products, which the vendor's library does best."""
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """See `Ops.linear`."""
+        if x.shape[0] == 1:
+            return matvec(x, weight, bias)
+        return super().linear(x, weight, bias)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """See `Ops.rms_norm`."""
@@ -67,6 +74,7 @@ class CudaDevice:
         self.default_mem_fraction = 0.85
         self.slot_limit = None
         self.runs_beside_host = True
+        self.makes_masks = True
         self._graph_pool: Any = None
         self._free_buffers: dict[tuple[torch.Size, torch.dtype], list[Tensor]] = {}
         if num_threads is not None:
@@ -106,11 +114,7 @@ class CudaDevice:
             result = run()
         self._graph_pool = graph.pool()
 
-        def replay() -> T:
-            graph.replay()
-            return result
-
-        return replay
+        return _Replay(graph, run, result)
 
     def start_copy(self, tensor: Tensor) -> HostCopy:
         """See `Device`."""
@@ -120,6 +124,23 @@ class CudaDevice:
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         return _PinnedCopy(buffer, event, free)
+
+
+class _Replay(Generic[T]):
+    """A captured graph.
+
+    Args:
+        graph: The graph.
+        run: What was captured; it is kept, since it holds tensors that the graph reads and writes.
+        result: What it returned.
+    """
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, run: Callable[[], T], result: T) -> None:
+        self._graph, self._run, self._result = graph, run, result
+
+    def __call__(self) -> T:
+        self._graph.replay()
+        return self._result
 
 
 class _EventTimer:

@@ -1,11 +1,12 @@
 """The seam between host and device: Executor, PendingStep, PendingTokens.  Torch-free."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_runtime.batch import Batch, LogitEdits, StepOutput
+from sgl_runtime.batch import AutomatonTables, Batch, LogitEdits, StepOutput
 
 
 class PendingTokens(Protocol):
@@ -27,6 +28,16 @@ class PendingStep(Protocol):
         """
 
 
+class DeviceGrammars(Protocol):
+    """Automata on the device, from which it makes token masks inside a pass."""
+
+    def hold(self, automaton: AutomatonTables) -> int | None:
+        """Bring an automaton to the device, or find it there; a name for this use of it, None if there is no room."""
+
+    def let_go(self, handle: int) -> None:
+        """This use is over."""
+
+
 class Executor(Protocol):
     """All ranks.
 
@@ -41,6 +52,18 @@ class Executor(Protocol):
 
     def launch(self, batch: Batch) -> PendingStep:
         """Start a pass."""
+
+    def open_grammars(
+        self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, max_depth: int
+    ) -> DeviceGrammars | None:
+        """Get ready to make token masks on the device; None where it cannot.
+
+        Args:
+            token_bytes: For each id its bytes; None or empty for ids that a constrained output never holds.
+            end_ids: Ids that end an output.
+            size: Number of logits, V.
+            max_depth: Most arrays, objects and strings that an output may nest.
+        """
 
     def forward_seconds(self) -> float:
         """Time that all forward passes took so far."""

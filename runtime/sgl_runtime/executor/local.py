@@ -1,9 +1,12 @@
 """LocalExecutor: one rank in the scheduler's own process."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.batch import Batch, LogitEdits, StepOutput
+from sgl_runtime.executor.base import DeviceGrammars
 from sgl_runtime.model_runner.model_runner import ForwardOutput, ModelRunner, PendingOutput
 
 
@@ -32,6 +35,12 @@ class LocalExecutor:
     def add_seconds(self, seconds: float) -> None:
         """Count the time of a pass."""
         self._forward_seconds += seconds
+
+    def open_grammars(
+        self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, max_depth: int
+    ) -> DeviceGrammars | None:
+        """See `Executor`."""
+        return self._runner.open_grammars(token_bytes, end_ids=end_ids, size=size, max_depth=max_depth)
 
     def forward_seconds(self) -> float:
         """See `Executor`."""

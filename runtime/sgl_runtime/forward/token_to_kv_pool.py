@@ -17,7 +17,7 @@ class TokenToKVPool:
     """
 
     def __init__(self, config: ModelConfig, *, num_slots: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.num_groups = config.num_kv_heads
+        self.num_heads, self.num_groups = config.num_heads, config.num_kv_heads
         # One slot more than there are, for rows that only fill up a pass.
         self.spare_slot = num_slots
         shape = (config.num_layers, num_slots + 1, config.num_kv_heads, config.head_dim)

@@ -108,6 +108,16 @@ class FsmState:
         self._state = 0
         self._stack: Stack = ()
 
+    @property
+    def automaton(self) -> ByteAutomaton:
+        """The constraint."""
+        return self._grammar.automaton
+
+    @property
+    def place(self) -> tuple[int, Stack]:
+        """State and stack in it."""
+        return self._state, self._stack
+
     def fill_mask(self, row: NDArray[np.int32]) -> None:
         """Write the token mask of this state, see `base.GrammarState.fill_mask`."""
         self._grammar.fill_mask(self._state, self._stack, row)

@@ -6,20 +6,22 @@ of B rows runs in the smallest graph that holds it; rows that fill it up write t
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sgl_runtime.attention.triton_attention import DecodePlanBuffer, TritonAttention, split_plan
+from sgl_runtime.attention.decode_pieces import SHARED_TILES, DecodePieces, cut
+from sgl_runtime.attention.triton_attention import EXTRA_PIECES, PlanLayout, TritonAttention
 from sgl_runtime.batch import Batch
 from sgl_runtime.device.base import Device
 from sgl_runtime.device.kernels.begin_pass import begin_decode
 from sgl_runtime.device.kernels.sampling import draw
 from sgl_runtime.forward.slot_table import SlotTable
+from sgl_runtime.model_runner.row_grammars import RowGrammars
 from sgl_runtime.model_runner.sampler import has_filter
 from sgl_runtime.models.base import CausalModel
 
@@ -59,6 +61,9 @@ class DecodeGraphs:
         drawn_ids: (rows of the table,) int64, the tokens drawn last.
         device: Where all of it lives.
         max_rows: Rows of the largest graph; a pass of more is run without.
+
+    Attributes:
+        grammars: Makes the masks of constrained rows; None: there are none.
     """
 
     def __init__(
@@ -73,20 +78,22 @@ class DecodeGraphs:
         max_rows: int,
     ) -> None:
         begin = time.monotonic()
+        self.grammars: RowGrammars | None = None
         self._sizes = graph_sizes(max_rows)
+        self._members = attention.members
+        self._make = partial(
+            _Graph,
+            model,
+            attention=attention,
+            slot_table=slot_table,
+            spare_slot=spare_slot,
+            drawn_ids=drawn_ids,
+            device=device,
+        )
+        self._graphs: dict[tuple[int, bool, bool], _Graph] = {}
         # The largest first: the others find its memory.
-        self._graphs = {
-            size: _Graph(
-                model,
-                attention=attention,
-                slot_table=slot_table,
-                spare_slot=spare_slot,
-                drawn_ids=drawn_ids,
-                device=device,
-                size=size,
-            )
-            for size in reversed(self._sizes)
-        }
+        for size in reversed(self._sizes):
+            self._graph(size, is_masked=False, has_shared=False)
         logger.info("decode graphs captured sizes=%d seconds=%.2f", len(self._sizes), time.monotonic() - begin)
 
     def takes(self, batch: Batch) -> bool:
@@ -96,16 +103,44 @@ class DecodeGraphs:
     def run(self, batch: Batch) -> GraphOutput:
         """Run a pass that `takes` has said yes to."""
         size = next(size for size in self._sizes if size >= batch.size)
-        return self._graphs[size].run(batch)
+        is_masked = batch.is_constrained and draws_in_graph(batch) and self.grammars is not None
+        shared = batch.shared_ranges
+        plan = cut(batch.context_lens, extra=EXTRA_PIECES, shared=shared, members=self._members)
+        if shared and not _layout(size, self._members, has_shared=True).fits(plan):
+            shared = ()
+            plan = cut(batch.context_lens, extra=EXTRA_PIECES)
+        return self._graph(size, is_masked=is_masked, has_shared=bool(shared)).run(batch, plan)
+
+    def _graph(self, size: int, *, is_masked: bool, has_shared: bool) -> "_Graph":
+        """A graph; those with masks or shared ranges are captured when the first pass of their kind comes."""
+        key = (size, is_masked, has_shared)
+        if key not in self._graphs:
+            layout = _layout(size, self._members, has_shared=has_shared)
+            self._graphs[key] = self._make(layout=layout, grammars=self.grammars if is_masked else None)
+        return self._graphs[key]
 
 
 def draws_in_graph(batch: Batch) -> bool:
-    """Whether what a graph draws is what the pass asks for, as long as nothing else touches the logits."""
+    """Whether what a graph draws is what the pass asks for."""
     sampling = batch.sampling
-    return not bool((has_filter(sampling) & (sampling.temperatures > 0)).any())
+    return not batch.is_edited and not bool((has_filter(sampling) & (sampling.temperatures > 0)).any())
+
+
+def _layout(size: int, members: int, *, has_shared: bool) -> PlanLayout:
+    num_tiles = max(SHARED_TILES, size) if has_shared else 0
+    places = size + EXTRA_PIECES + (num_tiles * members if has_shared else 0)
+    return PlanLayout(size, num_tiles=num_tiles, members=members, places=places)
 
 
 class _Graph:
+    """One graph.
+
+    Args:
+        model, attention, slot_table, spare_slot, drawn_ids, device: See `DecodeGraphs`.
+        layout: What the attention must know, of the rows of the graph.
+        grammars: Makes masks, and moves the rows past what is drawn under them; None: nothing is masked.
+    """
+
     def __init__(
         self,
         model: CausalModel,
@@ -115,61 +150,23 @@ class _Graph:
         spare_slot: int,
         drawn_ids: Tensor,
         device: Device,
-        size: int,
+        layout: PlanLayout,
+        grammars: RowGrammars | None,
     ) -> None:
-        self._size, self._spare_slot, self._spare_row = size, spare_slot, slot_table.num_rows
-        num_words = 6 * size + DecodePlanBuffer.num_words(size)
-        self._buffers = [device.host_buffer((num_words,), torch.int32) for _ in range(NUM_BUFFERS)]
+        size = layout.size
+        self._layout, self._spare_slot, self._spare_row = layout, spare_slot, slot_table.num_rows
+        num_words = 6 * size + layout.num_words
+        self._buffers = [device.host_buffer((num_words,), torch.int32).zero_() for _ in range(NUM_BUFFERS)]
         self._turn = 0
-        self._plan = DecodePlanBuffer(size)
-        self._words = torch.zeros(num_words, dtype=torch.int32, device=device.torch_device)
+        # What is captured is also run, to warm up: it must touch nothing that is in use.
         self._fill_up(0)
+        self._words = torch.zeros(num_words, dtype=torch.int32, device=device.torch_device)
         self._words.copy_(self._buffers[0])
-        self._replay = self._capture(model, attention, slot_table, drawn_ids, device)
-
-    def run(self, batch: Batch) -> GraphOutput:
-        self._turn = (self._turn + 1) % NUM_BUFFERS
-        self._fill_up(batch.size)
-        words = self._host_words()
-        count, size = batch.size, self._size
-        words[: 2 * size].view(np.int64)[:count] = (batch.sampling.uniforms * 2.0**53).astype(np.int64)
-        words[2 * size : 2 * size + count] = batch.input_ids
-        words[3 * size : 3 * size + count] = batch.prefix_lens
-        words[4 * size : 4 * size + count] = batch.slot_ids
-        words[5 * size : 6 * size].view(np.float32)[:count] = batch.sampling.temperatures
-        self._plan.fill(batch)
-        words[6 * size :] = self._plan.words
-        self._words.copy_(self._buffers[self._turn], non_blocking=True)
-        logits, drawn = self._replay()
-        return GraphOutput(logits[:count], drawn[:count])
-
-    def _host_words(self) -> NDArray[np.int32]:
-        words: NDArray[np.int32] = self._buffers[self._turn].numpy()
-        return words
-
-    def _fill_up(self, count: int) -> None:
-        """Give the rows behind the first `count` the spare row and slot."""
-        words, size = self._host_words(), self._size
-        for section, value in ((2, 0), (3, 0), (4, self._spare_slot), (5, 0)):
-            words[section * size + count : (section + 1) * size] = value
-        *_, row_ids = split_plan(self._plan.words, size)
-        row_ids[count:] = self._spare_row
-        words[6 * size :] = self._plan.words
-
-    def _capture(
-        self,
-        model: CausalModel,
-        attention: TritonAttention,
-        slot_table: SlotTable,
-        drawn_ids: Tensor,
-        device: Device,
-    ) -> Callable[[], tuple[Tensor, Tensor]]:
-        size, words = self._size, self._words
-        seeds = words[: 2 * size].view(torch.int64)
-        ids, positions, slots, temperatures = (words[(2 + i) * size : (3 + i) * size] for i in range(4))
-        plan = words[6 * size :]
-        rows = plan[len(plan) - size :]
-        out_ids, out_positions = (torch.zeros(size, dtype=torch.int64, device=words.device) for _ in range(2))
+        seeds = self._words[: 2 * size].view(torch.int64)
+        ids, positions, slots, temperatures = (self._words[(2 + i) * size : (3 + i) * size] for i in range(4))
+        plan = self._words[6 * size :]
+        rows = layout.parts(plan)[4]
+        out_ids, out_positions = (torch.zeros(size, dtype=torch.int64, device=plan.device) for _ in range(2))
 
         def run() -> tuple[Tensor, Tensor]:
             begin_decode(
@@ -182,11 +179,45 @@ class _Graph:
                 out_ids=out_ids,
                 out_positions=out_positions,
             )
-            hidden = model.forward(out_ids, out_positions, attention.decode(slots, plan, size))
+            hidden = model.forward(out_ids, out_positions, attention.decode(slots, plan, layout))
             logits = model.logits(hidden)
             drawn = draw(
-                logits, temperatures=temperatures.view(torch.float32), seeds=seeds, rows=rows, drawn_ids=drawn_ids
+                logits,
+                temperatures=temperatures.view(torch.float32),
+                seeds=seeds,
+                rows=rows,
+                drawn_ids=drawn_ids,
+                masks=None if grammars is None else grammars.masks(rows),
             )
+            if grammars is not None:
+                grammars.advance(rows, drawn)
             return logits, drawn
 
-        return device.capture(run)
+        self._replay = device.capture(run)
+
+    def run(self, batch: Batch, plan: DecodePieces) -> GraphOutput:
+        """Run a pass."""
+        self._turn = (self._turn + 1) % NUM_BUFFERS
+        self._fill_up(batch.size)
+        words = self._host_words()
+        count, size = batch.size, self._layout.size
+        words[: 2 * size].view(np.int64)[:count] = (batch.sampling.uniforms * 2.0**53).astype(np.int64)
+        words[2 * size : 2 * size + count] = batch.input_ids
+        words[3 * size : 3 * size + count] = batch.prefix_lens
+        words[4 * size : 4 * size + count] = batch.slot_ids
+        words[5 * size : 6 * size].view(np.float32)[:count] = batch.sampling.temperatures
+        self._layout.fill(words[6 * size :], batch.row_ids, plan)
+        self._words.copy_(self._buffers[self._turn], non_blocking=True)
+        logits, drawn = self._replay()
+        return GraphOutput(logits[:count], drawn[:count])
+
+    def _host_words(self) -> NDArray[np.int32]:
+        words: NDArray[np.int32] = self._buffers[self._turn].numpy()
+        return words
+
+    def _fill_up(self, count: int) -> None:
+        """Give the rows behind the first `count` the spare row and slot."""
+        words, size = self._host_words(), self._layout.size
+        for section, value in ((2, 0), (3, 0), (4, self._spare_slot), (5, 0)):
+            words[section * size + count : (section + 1) * size] = value
+        self._layout.parts(words[6 * size :])[4][count:] = self._spare_row

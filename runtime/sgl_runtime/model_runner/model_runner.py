@@ -1,6 +1,7 @@
 """ModelRunner: one rank's model, pool and attention; a Batch in, logits and tokens out."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +13,14 @@ from sgl_runtime.attention.base import AttentionBackend
 from sgl_runtime.attention.triton_attention import TritonAttention
 from sgl_runtime.batch import Alternatives, Batch, LogitEdits, StepOutput
 from sgl_runtime.device.base import Device, HostCopy, StoppedTimer
+from sgl_runtime.device.mask_tables import DeviceVocabulary
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.host_kv_pool import HostKVPool
 from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.model_runner.decode_graphs import DecodeGraphs, draws_in_graph
 from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.logprobs import InputLogprobs, alternatives, input_logprobs
+from sgl_runtime.model_runner.row_grammars import RowGrammars
 from sgl_runtime.model_runner.sampler import Sampler, apply_logit_edits
 from sgl_runtime.models.base import CausalModel
 
@@ -124,6 +127,7 @@ class ModelRunner:
         # By row of the slot table: the token that the newest pass drew for it.
         self._drawn_ids = torch.zeros(slot_table.num_rows + 1, dtype=torch.int64, device=device.torch_device)
         self._graphs: DecodeGraphs | None = None
+        self._grammars: RowGrammars | None = None
 
     def capture_graphs(self, max_rows: int, *, spare_slot: int) -> None:
         """Capture decode passes of up to `max_rows` rows, where the attention can be captured.
@@ -143,12 +147,28 @@ class ModelRunner:
                 max_rows=max_rows,
             )
 
+    def open_grammars(
+        self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, max_depth: int
+    ) -> RowGrammars | None:
+        """See `Executor`; masks are made by the kernels that also draw."""
+        if not self._device.makes_masks:
+            return None
+        where = self._device.torch_device
+        vocabulary = DeviceVocabulary(token_bytes, end_ids=end_ids, size=size, device=where)
+        num_rows = self._slot_table.num_rows
+        self._grammars = RowGrammars(vocabulary, num_rows=num_rows, max_depth=max_depth, device=self._device)
+        if self._graphs is not None:
+            self._graphs.grammars = self._grammars
+        return self._grammars
+
     @torch.inference_mode()
     def forward(self, batch: Batch) -> ForwardOutput:
         """Compute keys, values and the logits that are wanted."""
         timer = self._device.start_timer()
         if self._host_pool is not None:
             self._host_pool.copy(batch)
+        if batch.grammar_moves is not None and self._grammars is not None:
+            self._grammars.set_rows(batch.grammar_moves)
         if self._graphs is not None and self._graphs.takes(batch):
             self._slot_table.update_prefixes(batch)
             output = self._graphs.run(batch)
@@ -187,15 +207,16 @@ class ModelRunner:
             return pending
         wants_logprob = bool(batch.wants_logprob[rows].any())
         is_edited = masks is not None or logit_edits is not None
-        if output.drawn is not None and not is_edited:
+        if output.drawn is not None:
+            assert not is_edited, "the batch said that the host brings neither masks nor edits"
             drawn, logits = output.drawn, output.logits
         else:
             logits = output.logits.float() if logit_edits is not None else output.logits
             # Log probabilities are of what the model says, before anything is done to it.
-            plain = logits.clone() if wants_logprob and is_edited else logits
+            is_changed = is_edited or batch.is_constrained
+            plain = logits.clone() if wants_logprob and is_changed else logits
             pending.failures = self._edit(batch, logits, masks, logit_edits)
-            drawn = self._sampler.sample(logits, batch.sampling.select(rows))
-            self._drawn_ids[self._device.to_device(batch.row_ids[rows].astype(np.int64))] = drawn
+            drawn = self._draw(batch, logits)
             logits = plain
         pending.tokens = self._device.start_copy(drawn)
         if wants_logprob:
@@ -203,6 +224,18 @@ class ModelRunner:
             pending.logprobs = self._device.start_copy(logprobs.gather(1, drawn.unsqueeze(1)).squeeze(1))
             pending.alternatives = self._alternatives(batch, logprobs)
         return pending
+
+    def _draw(self, batch: Batch, logits: Tensor) -> Tensor:
+        """Draw under the masks that the device makes; (S,) tokens, kept for the next pass as well."""
+        samples = batch.samples
+        row_ids = self._device.to_device(batch.row_ids[samples])
+        if batch.is_constrained and self._grammars is not None:
+            self._device.ops.mask_logits(logits, self._grammars.masks(row_ids))
+        drawn = self._sampler.sample(logits, batch.sampling.select(samples))
+        if batch.is_constrained and self._grammars is not None:
+            self._grammars.advance(row_ids, drawn)
+        self._drawn_ids[row_ids.long()] = drawn
+        return drawn
 
     def _edit(
         self, batch: Batch, logits: Tensor, masks: NDArray[np.int32] | None, logit_edits: LogitEdits | None

@@ -36,9 +36,7 @@ class LlamaLayer(nn.Module):
         self.mlp_norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
         self.mlp = GatedMLP(config, context=context)
 
-    def forward(
-        self, x: Tensor | None, residual: Tensor, rotary: Rotary, attend: Attend
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor | None, residual: Tensor, rotary: Rotary, attend: Attend) -> tuple[Tensor, Tensor]:
         """Add x (None in the first layer) to the residual stream, run both blocks.
 
         Returns:
@@ -71,8 +69,7 @@ class LlamaForCausalLM(nn.Module):
             config.rope, head_dim=config.head_dim, num_positions=config.context_length, context=context
         )
         self.layers = nn.ModuleList(
-            LlamaLayer(config, layer_id=index, context=context)
-            for index in range(config.num_layers)
+            LlamaLayer(config, layer_id=index, context=context) for index in range(config.num_layers)
         )
         self.norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
 

@@ -29,26 +29,28 @@ class OutputEstimate:
 
     def __init__(self, conservativeness: float) -> None:
         self._conservativeness = conservativeness
-        self._ratio = FIRST_RATIO
-
-    @property
-    def ratio(self) -> float:
+        self._usual = FIRST_RATIO
+        self.ratio = 0.0
         """Share of its remaining tokens that is set aside for a request."""
-        return min(1.0, max(MIN_RATIO, self._ratio * MARGIN) * self._conservativeness)
+        self._move(0.0)
 
     def note_end(self, req: Req) -> None:
         """Learn from a request, if it has ended of itself."""
         reason = req.finish_reason
         if reason is not None and reason.type != "abort" and req.max_new_tokens > 0:
-            self._ratio += LEARNING_RATE * (req.num_output / req.max_new_tokens - self._ratio)
+            self._move(LEARNING_RATE * (req.num_output / req.max_new_tokens - self._usual))
 
     def note_retraction(self) -> None:
         """Slots ran out: too little was set aside."""
-        self._ratio += (1.0 - self._ratio) / 4
+        self._move((1.0 - self._usual) / 4)
 
     def reserve(self, req: Req) -> int:
         """Slots to set aside for the rest of a request's output."""
         return round(min(req.num_remaining - req.num_drawing, MAX_RESERVE) * self.ratio)
+
+    def _move(self, change: float) -> None:
+        self._usual += change
+        self.ratio = min(1.0, max(MIN_RATIO, self._usual * MARGIN) * self._conservativeness)
 
 
 class Admission:
@@ -97,7 +99,7 @@ class Admission:
             admitted.append((req, count))
             budget -= count
             reserved += req.num_uncomputed - count + self._estimate.reserve(req)
-        waiting.note_admitted([req for req, _ in admitted])
+        waiting.note_admitted(len(admitted))
         self._blocked = None if admitted else (waiting.num_changes, pools.num_available)
         return admitted
 

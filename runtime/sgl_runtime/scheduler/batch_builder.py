@@ -7,8 +7,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_runtime.batch import Batch, IntArray
+from sgl_runtime.batch import Batch, GrammarMoves, IntArray, SharedRange
 from sgl_runtime.cache.prefix_cache import TokenArray
+from sgl_runtime.cache.shared_ranges import find_shared
+from sgl_runtime.grammar.automaton import Stack
+from sgl_runtime.grammar.fsm_backend import FsmState
 from sgl_runtime.scheduler.req import Req
 from sgl_runtime.scheduler.row_settings import RowSettings
 from sgl_runtime.scheduler.slot_ledger import SlotLedger
@@ -50,16 +53,22 @@ class BatchBuilder:
 
     Args:
         ledger: Slots and rows.
+        finds_shared: Whether the executor attends ranges that rows share at once.
     """
 
-    def __init__(self, ledger: SlotLedger) -> None:
+    def __init__(self, ledger: SlotLedger, *, finds_shared: bool = False) -> None:
         self._rows = ledger.pools.rows
         self._take_copies = ledger.take_copies
         self._settings = RowSettings(ledger.pools.rows.num_rows)
+        self._finds_shared = finds_shared
+        self._shared: tuple[bytes, tuple[SharedRange, ...]] = (b"", ())
+        # Rows for which the device has an automaton.
+        self._constrained_rows: set[int] = set()
 
     def admit(self, req: Req) -> None:
         """Take note of a request that has got its row."""
         self._settings.fill(req)
+        req.grammar_moved = req.device_grammar is not None or req.row in self._constrained_rows
 
     def decode(self, reqs: list[Req]) -> PlannedPass:
         """One token for each request; their slots are in the rows."""
@@ -76,6 +85,7 @@ class BatchBuilder:
             input_ids=np.array(ids, dtype=np.int64),
             slot_ids=self._rows.slots[rows, prefix_lens],
             samples=np.ones(len(reqs), dtype=np.bool_),
+            shared_ranges=self._shared_ranges(reqs, rows, prefix_lens) if self._finds_shared else (),
         )
         totals = [count + 1 for count in computed]
         for req in reqs:
@@ -128,11 +138,11 @@ class BatchBuilder:
         input_ids: TokenArray,
         slot_ids: IntArray,
         samples: NDArray[np.bool_],
+        shared_ranges: tuple[SharedRange, ...] = (),
         logprob_starts: IntArray | None = None,
         next_ids: TokenArray | None = None,
     ) -> Batch:
         stores, loads = self._take_copies()
-        draws = np.array([req.num_planned - req.prompt_len for req in reqs], dtype=np.uint64)
         return Batch(
             kind=kind,
             row_ids=rows,
@@ -142,20 +152,57 @@ class BatchBuilder:
             slot_ids=slot_ids,
             changed_slots=tuple(self._changed_slots(req) for req in reqs if req.slots_changed),
             samples=samples,
-            sampling=self._settings.sampling(rows, draws),
+            sampling=self._settings.sampling(rows, prefix_lens + extend_lens),
             wants_logprob=self._settings.wants_logprob(rows),
             hidden_starts=_hidden_starts(reqs, prefix_lens + extend_lens),
             logprob_starts=np.full(len(reqs), -1, dtype=np.int32) if logprob_starts is None else logprob_starts,
             next_ids=next_ids,
             top_nums=self._settings.top_nums(rows),
             probe_ids=_probe_ids(reqs),
+            shared_ranges=shared_ranges,
+            grammar_moves=self._grammar_moves(reqs),
+            is_constrained=any(req.device_grammar is not None for req in reqs),
+            is_edited=any(_is_edited(req) for req in reqs),
             stores=stores,
             loads=loads,
+        )
+
+    def _shared_ranges(self, reqs: list[Req], rows: IntArray, prefix_lens: IntArray) -> tuple[SharedRange, ...]:
+        """What the rows share; it stays the same while the rows do."""
+        key = rows.tobytes()
+        if key != self._shared[0] or any(req.slots_changed for req in reqs):
+            self._shared = key, tuple(find_shared(self._rows.slots, rows, prefix_lens))
+        return self._shared[1]
+
+    def _grammar_moves(self, reqs: list[Req]) -> GrammarMoves | None:
+        moved = [req for req in reqs if req.grammar_moved]
+        if not moved:
+            return None
+        places: list[tuple[int, Stack]] = []
+        for req in moved:
+            req.grammar_moved = False
+            if req.device_grammar is None:
+                self._constrained_rows.discard(req.row)
+                places.append((0, ()))
+            else:
+                assert isinstance(req.grammar, FsmState), "only automata lie on the device"
+                self._constrained_rows.add(req.row)
+                places.append(req.grammar.place)
+        return GrammarMoves(
+            rows=np.array([req.row for req in moved], dtype=np.int32),
+            handles=tuple(req.device_grammar for req in moved),
+            states=tuple(state for state, _ in places),
+            stacks=tuple(stack for _, stack in places),
         )
 
     def _changed_slots(self, req: Req) -> tuple[int, IntArray]:
         req.slots_changed = False
         return req.row, self._rows.read(req.row, 0, req.num_computed)
+
+
+def _is_edited(req: Req) -> bool:
+    on_host = req.grammar is not None and req.device_grammar is None
+    return on_host or req.logit_rules is not None or req.message.logit_processor is not None
 
 
 def _ids(req: Req, total: int) -> TokenArray:

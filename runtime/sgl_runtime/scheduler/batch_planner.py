@@ -2,8 +2,6 @@
 
 import logging
 
-import numpy as np
-
 from sgl_runtime.config import SchedulerConfig
 from sgl_runtime.scheduler.admission import Admission, OutputEstimate
 from sgl_runtime.scheduler.batch_builder import BatchBuilder, PlannedPass
@@ -24,21 +22,24 @@ class BatchPlanner:
     Args:
         ledger: Slots and rows.
         config: Limits, resolved.
+        on_accelerator: Whether passes run on one, where a pass costs about the same for one row as for many: requests
+            decode along in passes over forced text, and ranges that rows share are looked for.
     """
 
-    def __init__(self, ledger: SlotLedger, config: SchedulerConfig) -> None:
+    def __init__(self, ledger: SlotLedger, config: SchedulerConfig, *, on_accelerator: bool = False) -> None:
         assert config.chunked_prefill_size is not None, "resolved before the planner is built"
         assert config.max_prefill_tokens is not None, "resolved before the planner is built"
         self.estimate = OutputEstimate(config.schedule_conservativeness)
         self.num_retracted = 0
         self.pools = ledger.pools
         self._ledger = ledger
-        self._builder = BatchBuilder(ledger)
+        self._builder = BatchBuilder(ledger, finds_shared=on_accelerator)
         self._chunked = config.chunked_prefill_size > 0
         self._admission = Admission(ledger, config, self.estimate, chunked=self._chunked)
         self._max_prefill = config.max_prefill_tokens
         self._max_pass = min(config.chunked_prefill_size, self._max_prefill) if self._chunked else self._max_prefill
         self._mixed = config.enable_mixed_chunk
+        self._joins_forced = on_accelerator
         self._preemption_threshold = config.priority_scheduling_preemption_threshold
         self._since_decode = 0
         self._is_blocked = False
@@ -51,11 +52,11 @@ class BatchPlanner:
         decoding, partial = _split(running)
         if decoding and self._since_decode >= self._max_prefill:
             return self._decode(decoding, waiting, running)
-        along = decoding if self._mixed else []
+        has_forced = self._joins_forced and any(req.num_computed >= req.prompt_len for req in partial)
+        along = decoding if self._mixed or has_forced else []
         pieces = self._pieces(partial, self._max_pass - len(along))
         pieces += [(req, 1) for req in along]
-        pieces = self._make_room(pieces, waiting, running)
-        self._take_slots(pieces)
+        pieces = self._take_slots(pieces, waiting, running)
         num_along = sum(req.is_decoding for req, _ in pieces)
         admitted: list[tuple[Req, int]] = []
         # Who was retracted just now may have a token on its way, and waits for it.
@@ -84,9 +85,7 @@ class BatchPlanner:
             budget -= count
         return pieces
 
-    def _admit(
-        self, waiting: WaitingQueue, running: list[Req], *, budget: int, alone: bool
-    ) -> list[tuple[Req, int]]:
+    def _admit(self, waiting: WaitingQueue, running: list[Req], *, budget: int, alone: bool) -> list[tuple[Req, int]]:
         admitted = self._admission.take(waiting, running, budget=budget, alone=alone)
         for req, _ in admitted:
             self._builder.admit(req)
@@ -110,21 +109,18 @@ class BatchPlanner:
 
     def _decode(self, decoding: list[Req], waiting: WaitingQueue, running: list[Req]) -> PlannedPass | None:
         self._since_decode = 0
-        pieces = self._make_room([(req, 1) for req in decoding], waiting, running)
-        self._take_slots(pieces)
+        pieces = self._take_slots([(req, 1) for req in decoding], waiting, running)
         return self._builder.decode([req for req, _ in pieces]) if pieces else None
 
-    def _take_slots(self, pieces: list[tuple[Req, int]]) -> None:
-        if pieces:
-            self._ledger.extend([req for req, _ in pieces], np.array([count for _, count in pieces]))
-
-    def _make_room(
+    def _take_slots(
         self, pieces: list[tuple[Req, int]], waiting: WaitingQueue, running: list[Req]
     ) -> list[tuple[Req, int]]:
-        """Retract requests until the others have slots for a pass; what is left of the pass."""
+        """Give a pass its slots, and retract requests until there are enough for the others; what is left of it."""
         while pieces:
-            counts = np.array([count for _, count in pieces])
-            if self._ledger.slots_needed([req for req, _ in pieces], counts) <= self._ledger.pools.num_available:
+            reqs, counts = [req for req, _ in pieces], [count for _, count in pieces]
+            need = self._ledger.need(reqs, counts)
+            if int(need.missing.sum()) <= self._ledger.pools.num_available:
+                self._ledger.extend(reqs, counts, need)
                 break
             assert len(running) > 1, "a single request always fits: its context is limited to the pool"
             # The one that would wait longest: least urgent, and newest of these.
@@ -159,6 +155,7 @@ def _split(running: list[Req]) -> tuple[list[Req], list[Req]]:
     decoding: list[Req] = []
     partial: list[Req] = []
     for req in running:
-        if not req.is_drawn_out:
-            (decoding if req.is_decoding else partial).append(req)
+        count = req.num_to_compute
+        if count:
+            (decoding if count == 1 and req.is_past_prompt else partial).append(req)
     return decoding, partial

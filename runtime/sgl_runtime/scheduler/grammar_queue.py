@@ -9,12 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.errors import GrammarError, SglRuntimeError
+from sgl_runtime.executor.base import DeviceGrammars
 from sgl_runtime.grammar.base import GrammarSpec
 from sgl_runtime.grammar.forced_tokens import ForcedTokens
+from sgl_runtime.grammar.fsm_backend import FsmState
 from sgl_runtime.grammar.grammar_compiler import CompiledGrammar, GrammarCompiler
 from sgl_runtime.ipc.messages import FinishReason, GrammarReport
 from sgl_runtime.sampling_params import SamplingParams
 from sgl_runtime.scheduler.req import Req
+
+NO_TOKEN = FinishReason(
+    type="abort", message="no token of this model can continue the constrained output", code="bad_grammar"
+)
 
 
 def grammar_spec(sampling: SamplingParams) -> GrammarSpec | None:
@@ -43,6 +49,7 @@ class GrammarQueue:
         num_mask_words: Words of a token mask row.
         forced: Knows the tokens of forced text; None: masks alone decide.
         jump_forward: Whether forced tokens are appended without a pass for each.
+        device: Makes masks on the device; None: the host makes all.
 
     Attributes:
         mask_seconds: Time spent on masks and on moving the cursors.
@@ -56,11 +63,13 @@ class GrammarQueue:
         num_mask_words: int,
         forced: ForcedTokens | None = None,
         jump_forward: bool = True,
+        device: DeviceGrammars | None = None,
     ) -> None:
         self._compiler = compiler
         self._num_mask_words = num_mask_words
         self._forced = forced
         self._jump_forward = jump_forward
+        self._device = device
         self._eos_ids = sorted(eos_ids)
         self._pending: dict[str, tuple[Req, Future[CompiledGrammar]]] = {}
         self.mask_seconds = 0.0
@@ -103,6 +112,7 @@ class GrammarQueue:
                 failed.append(req)
                 continue
             req.finish_compiling(compiled.grammar.new_state(), _report(req, compiled))
+            self._bring_to_device(req)
             ready.append(req)
         return ready, failed
 
@@ -118,12 +128,12 @@ class GrammarQueue:
         Args:
             reqs: The request of each row; None where nothing is drawn.
         """
-        if all(req is None or req.grammar is None for req in reqs):
+        if all(req is None or req.grammar is None or req.device_grammar is not None for req in reqs):
             return None
         begin = time.monotonic()
         masks = np.full((len(reqs), self._num_mask_words), -1, dtype=np.int32)
         for req, row in zip(reqs, masks, strict=True):
-            if req is None or req.grammar is None:
+            if req is None or req.grammar is None or req.device_grammar is not None:
                 continue
             forced = self._next_forced(req)
             if forced is not None:
@@ -141,11 +151,7 @@ class GrammarQueue:
                     row[token_id // 32] &= np.int32(~(1 << token_id % 32) if token_id % 32 < 31 else 0x7FFFFFFF)
             if not row.any():
                 row[:] = -1
-                req.failure = FinishReason(
-                    type="abort",
-                    message="no token of this model can continue the constrained output",
-                    code="bad_grammar",
-                )
+                req.failure = NO_TOKEN
         self.mask_seconds += time.monotonic() - begin
         return masks
 
@@ -165,6 +171,22 @@ class GrammarQueue:
             return None
         return self._forced.next_token(req.grammar)
 
+    def release(self, req: Req) -> None:
+        """A request has ended."""
+        if req.device_grammar is not None and self._device is not None:
+            self._device.let_go(req.device_grammar)
+            req.device_grammar = None
+
+    def _bring_to_device(self, req: Req) -> None:
+        """Let the device make the masks of a request, where all that its masks hold comes from the automaton.
+
+        Where forced text is to be drawn, its tokens are chosen on the host; and so is the end where it is ignored.
+        """
+        draws_forced = self._forced is not None and (not self._jump_forward or req.message.return_logprob)
+        if self._device is None or draws_forced or req.sampling.ignore_eos or not isinstance(req.grammar, FsmState):
+            return
+        req.device_grammar = self._device.hold(req.grammar.automaton)
+
     def advance(self, req: Req) -> None:
         """Move a request's cursor past its newest token."""
         if req.grammar is None or req.failure is not None:
@@ -176,6 +198,10 @@ class GrammarQueue:
             # The request ends with the next pass.
             req.failure = _failure(error)
         else:
+            if not accepted and req.device_grammar is not None:
+                # The device draws something even where its mask is empty.
+                req.failure = NO_TOKEN
+                accepted = True
             assert accepted, f"{req.rid}: token {req.tokens.last} was in the mask but the grammar refuses it"
         self.mask_seconds += time.monotonic() - begin
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from sgl_runtime.batch import LogitEdits, ProcessorCall
-from sgl_runtime.scheduler.logit_rules import NO_EDITS
 from sgl_runtime.scheduler.req import Req
+
+_NO_IDS = np.empty(0, dtype=np.int64)
+_NO_VALUES = np.empty(0, dtype=np.float32)
 
 
 def collect_edits(reqs: Sequence[Req | None]) -> LogitEdits | None:
@@ -24,12 +26,12 @@ def collect_edits(reqs: Sequence[Req | None]) -> LogitEdits | None:
     calls = [_call(row, req) for row, req in enumerate(reqs) if req is not None and req.message.logit_processor]
     if not edits and not calls:
         return None
-    parts = [each for _, each in edits] or [NO_EDITS]
+    token_ids = [each.token_ids for _, each in edits]
     return LogitEdits(
-        rows=np.repeat(np.array([row for row, _ in edits], dtype=np.int64), [len(each.token_ids) for _, each in edits]),
-        token_ids=np.concatenate([each.token_ids for each in parts]),
-        repetition=np.concatenate([each.repetition for each in parts]),
-        added=np.concatenate([each.added for each in parts]),
+        rows=np.repeat(np.array([row for row, _ in edits], dtype=np.int64), list(map(len, token_ids))),
+        token_ids=np.concatenate([_NO_IDS, *token_ids]),
+        repetition=np.concatenate([_NO_VALUES, *(each.repetition for _, each in edits)]),
+        added=np.concatenate([_NO_VALUES, *(each.added for _, each in edits)], dtype=np.float32),
         calls=tuple(calls),
     )
 

@@ -1,7 +1,7 @@
 """LogitRules: penalties, biases and the minimum length of one request."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,18 +9,12 @@ from numpy.typing import NDArray
 from sgl_runtime.sampling_params import SamplingParams
 
 
-@dataclass(frozen=True)
-class TokenEdits:
-    """What one request does to logits, all of shape (K,); see `LogitEdits`."""
+class TokenEdits(NamedTuple):
+    """What one request does to logits, all of shape (K,); see `LogitEdits`.  Views, which the next token changes."""
 
     token_ids: NDArray[np.int64]
     repetition: NDArray[np.float32]
-    added: NDArray[np.float32]
-
-
-NO_EDITS = TokenEdits(
-    np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), np.empty(0, dtype=np.float32)
-)
+    added: NDArray[np.float64]
 
 
 class LogitRules:
@@ -55,18 +49,22 @@ class LogitRules:
     def count(self, token_id: int) -> None:
         """Take note of a generated token."""
         self._num_counted += 1
-        sampling, place = self._sampling, self._place(token_id)
-        if token_id not in self._came:
-            self._came.add(token_id)
-            self._factors[place] = sampling.repetition_penalty
-            self._added[place] -= sampling.presence_penalty
-        self._added[place] -= sampling.frequency_penalty
+        place = self._places.get(token_id)
+        if token_id in self._came:
+            assert place is not None, "a token that came has a place"
+            self._added[place] -= self._sampling.frequency_penalty
+            return
+        self._came.add(token_id)
+        if place is None:
+            place = self._place(token_id)
+        self._factors[place] = self._sampling.repetition_penalty
+        self._added[place] -= self._sampling.presence_penalty + self._sampling.frequency_penalty
 
     def edits(self) -> TokenEdits:
         """The tokens that are touched, each once, with repetition factor and what is added after it."""
         count = len(self._places)
         ids, factors = self._ids[:count], self._factors[:count]
-        added = self._added[:count].astype(np.float32)
+        added = self._added[:count]
         if self._num_counted >= self._sampling.min_new_tokens or not len(self._end_ids):
             return TokenEdits(ids, factors, added)
         others = ~np.isin(ids, self._end_ids)
@@ -74,7 +72,7 @@ class LogitRules:
         return TokenEdits(
             np.append(ids[others], self._end_ids),
             np.append(factors[others], np.ones(num_ends, dtype=np.float32)),
-            np.append(added[others], np.full(num_ends, -np.inf, dtype=np.float32)),
+            np.append(added[others], np.full(num_ends, -np.inf)),
         )
 
     def _place(self, token_id: int) -> int:

@@ -33,6 +33,7 @@ class Req:
         logit_rules: What its penalties and biases do to logits; None without any.
 
     Attributes:
+        max_len: Most tokens of prompt and output.
         tokens: Prompt and output ids.
         row: Row in the ReqToTokenPool while running.
         num_computed: Positions whose keys and values the passes that were planned compute, while running.
@@ -49,7 +50,10 @@ class Req:
         has_started, has_run: Whether a pass was planned for it, and whether one has given its first token.
         grammar: Cursor of its constraint, None without one.
         grammar_report: How its constraint was compiled, None without one.
-        num_overtaken: Requests that came later and were let in before it.
+        due: How many requests are to be admitted in all before its turn has come whatever the policy; None until it
+            first waits.
+        device_grammar: Name of its automaton on the device, None where the host makes its masks, if any.
+        grammar_moved: The device must be told where it stands in the automaton, or that its row is free now.
         num_forced: Output tokens that its grammar forced, and that no pass drew.
         stops: Looks for stop strings and regexes in the output; None without any.
         failure: Set when the request cannot go on; it ends with this reason after the step.
@@ -67,6 +71,7 @@ class Req:
         self.logit_rules = logit_rules
         self.max_new_tokens = message.sampling.max_new_tokens
         self.prompt_len = len(message.input_ids)
+        self.max_len = self.prompt_len + self.max_new_tokens
         self.tokens = TokenSequence(message.input_ids, max_new=self.max_new_tokens)
         self.state = ReqState.WAITING
         self.finish_reason: FinishReason | None = None
@@ -82,11 +87,13 @@ class Req:
         self.slots_changed = False
         self.place: PrefixPlace | None = None
         self.cached_len = 0
-        self.num_overtaken = 0
+        self.due: int | None = None
         self.has_started = False
         self.has_run = False
         self.grammar: GrammarState | None = None
         self.grammar_report: GrammarReport | None = None
+        self.device_grammar: int | None = None
+        self.grammar_moved = False
         self.num_forced = 0
         self.stops = stop_search(message.sampling.stop, message.stop_automata)
         self.failure: FinishReason | None = None
@@ -116,16 +123,22 @@ class Req:
         return len(self.tokens) + self.num_drawing - self.num_computed
 
     @property
-    def is_drawn_out(self) -> bool:
-        """Whether no further pass is to be planned for it: it ends when those under way have been applied."""
-        if self.max_new_tokens == 0:
-            return self.num_computed == self.prompt_len
-        return self.num_planned - self.prompt_len >= self.max_new_tokens
+    def num_to_compute(self) -> int:
+        """`num_uncomputed`, but 0 where no further pass is to be planned: it ends when those under way are applied."""
+        planned = len(self.tokens) + self.num_drawing
+        if planned >= self.max_len and (self.max_new_tokens or self.num_computed == self.prompt_len):
+            return 0
+        return planned - self.num_computed
+
+    @property
+    def is_past_prompt(self) -> bool:
+        """Whether its next pass computes nothing of its prompt."""
+        return self.num_computed >= self.prompt_len
 
     @property
     def is_decoding(self) -> bool:
         """Whether its next pass computes one token, and nothing of its prompt."""
-        return self.num_computed >= self.prompt_len and self.num_uncomputed == 1
+        return self.is_past_prompt and self.num_uncomputed == 1
 
     @property
     def is_done(self) -> bool:
@@ -194,7 +207,7 @@ class Req:
         self._forget_slots()
 
     def _forget_slots(self) -> None:
-        self.row, self.node = -1, None
+        self.row, self.node, self.place = -1, None, None
         self.num_computed = self.num_shared = 0
 
     def _move(self, origin: ReqState, target: ReqState) -> None:

@@ -36,8 +36,8 @@ class ResultApplier:
         has come.
         """
         deltas: list[TokenDelta] = []
-        token_ids = output.token_ids.tolist()
-        for index, req in enumerate(planned.reqs):
+        rows = zip(planned.reqs, planned.totals, planned.samples, output.token_ids.tolist(), strict=True)
+        for index, (req, total, samples, token_id) in enumerate(rows):
             if req.is_done:
                 continue
             if output.input_logprobs[index] is not None:
@@ -45,14 +45,13 @@ class ResultApplier:
             hidden = None if output.hidden_states is None else output.hidden_states[index]
             if hidden is not None:
                 req.hidden_states.append(hidden)
-            total = planned.totals[index]
-            if not planned.samples[index]:
+            if not samples:
                 if req.max_new_tokens == 0 and total == req.prompt_len:
                     deltas.append(self._end_fill(req))
                 continue
             if len(req.tokens) != total:
                 continue
-            deltas.append(self._apply_draw(req, token_ids[index], output, index))
+            deltas.append(self._apply_draw(req, token_id, output, index))
             if index < planned.num_prefill and req.row >= 0:
                 self._ledger.share(req)
         return deltas
@@ -99,6 +98,7 @@ class ResultApplier:
     def _end(self, req: Req, verdict: StopVerdict, new_ids: list[int], logprobs: dict[str, Any]) -> TokenDelta:
         if req.row >= 0:
             self._ledger.release(req)
+        self._grammars.release(req)
         req.finish(verdict.reason)
         return self._delta(req, new_ids, verdict, logprobs)
 
@@ -113,6 +113,7 @@ class ResultApplier:
             new_ids.append(token_id)
             # A pass under way may be drawing in this place.
             req.num_drawing = 0
+            req.grammar_moved = True
             self._grammars.advance(req)
             verdict = self._verdict(req)
             if verdict is not None:

@@ -23,6 +23,7 @@ class RowSettings:
         self._seeds = np.zeros(num_rows, dtype=np.uint64)
         self._wants_logprob = np.zeros(num_rows, dtype=np.bool_)
         self._top_nums = np.zeros(num_rows, dtype=np.int32)
+        self._prompt_lens = np.zeros(num_rows, dtype=np.int64)
 
     def fill(self, req: Req) -> None:
         """Take over the settings of a request that has got its row."""
@@ -34,14 +35,17 @@ class RowSettings:
         self._seeds[row] = req.seed
         self._wants_logprob[row] = req.message.return_logprob
         self._top_nums[row] = req.message.top_logprobs_num
+        self._prompt_lens[row] = req.prompt_len
 
-    def sampling(self, rows: IntArray, draws: NDArray[np.uint64]) -> SamplingBatch:
+    def sampling(self, rows: IntArray, totals: IntArray) -> SamplingBatch:
         """The settings of a pass.
 
         Args:
             rows: (B,) rows.
-            draws: (B,) index of the token that each draws in its output.
+            totals: (B,) tokens of prompt and output that stand before the one that is drawn.
         """
+        # In the middle of a prompt nothing is drawn.
+        draws = np.maximum(totals - self._prompt_lens[rows], 0).astype(np.uint64)
         return SamplingBatch(
             temperatures=self._temperatures[rows],
             top_ps=self._top_ps[rows],

@@ -4,7 +4,6 @@ Whatever the policy, requests of higher priority come first, and none is overtak
 """
 
 import random
-from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -21,8 +20,9 @@ FindPrefix = Callable[[Req], PrefixPlace]
 MAX_LOOKED_AT = 512
 """Requests whose cached prefixes are looked up; in a longer queue those behind wait in the order of their arrival."""
 
-MAX_OVERTAKEN = 512
-"""Later requests that may be admitted before a request until its turn has come whatever its prefix."""
+MAX_OVERTAKEN = 128
+"""Later requests that may be admitted before a request until its turn has come whatever its prefix, if all that waited
+when it came are admitted, too."""
 
 _LAST = (0, 0)
 
@@ -39,6 +39,21 @@ class SchedulePolicy:
     def __init__(self, name: PolicyName, *, seed: int | None = None) -> None:
         self._name = name
         self._random = random.Random(seed)
+        self._num_admitted = 0
+
+    def note_arrival(self, req: Req, *, num_waiting: int) -> None:
+        """Set the bound on how long others may go before a request that begins to wait.
+
+        Args:
+            req: The request.
+            num_waiting: Requests that wait already.
+        """
+        if req.due is None:
+            req.due = self._num_admitted + num_waiting + MAX_OVERTAKEN
+
+    def note_admitted(self, count: int) -> None:
+        """Count requests that were let in."""
+        self._num_admitted += count
 
     def order(self, reqs: Sequence[Req], find: FindPrefix) -> Sequence[Req]:
         """The requests in the order in which they should run.
@@ -50,32 +65,33 @@ class SchedulePolicy:
         if self._name == "fcfs" or len(reqs) < 2:
             return reqs
         if self._name == "lof":
-            return sorted(reqs, key=lambda req: (*_rank(req), -req.max_new_tokens, req.arrival))
-        if self._name == "random":
-            return sorted(reqs, key=lambda req: (*_rank(req), self._random.random()))
+            ordered = sorted(reqs, key=lambda req: (-req.message.priority, -req.max_new_tokens, req.arrival))
+        elif self._name == "random":
+            ordered = sorted(reqs, key=lambda req: (-req.message.priority, self._random.random()))
+        else:
+            ordered = self._by_prefix(reqs, find)
+        overdue = self._overdue(reqs)
+        return ordered if overdue is None else [overdue, *(req for req in ordered if req is not overdue)]
+
+    def _by_prefix(self, reqs: Sequence[Req], find: FindPrefix) -> list[Req]:
         looked_at = list(islice(reqs, MAX_LOOKED_AT))
         places = [find(req) for req in looked_at]
         keys = _by_length(places) if self._name == "lpm" else _by_subtree(places)
-        order = sorted(range(len(looked_at)), key=lambda i: (*_rank(looked_at[i]), keys[i], looked_at[i].arrival))
-        return [*(looked_at[i] for i in order), *islice(reqs, MAX_LOOKED_AT, None)]
+        entries = [(-req.message.priority, key, req.arrival, req) for req, key in zip(looked_at, keys, strict=True)]
+        return [*(entry[-1] for entry in sorted(entries)), *islice(reqs, MAX_LOOKED_AT, None)]
 
-    def note_admitted(self, reqs: Sequence[Req], admitted: Sequence[Req]) -> None:
-        """Count how often those that go on waiting were overtaken.
+    def _overdue(self, reqs: Sequence[Req]) -> Req | None:
+        """The first of the most urgent requests that was overtaken too often.
 
-        Args:
-            reqs: Who waits, by priority and arrival.
-            admitted: Who was let in.
+        Only one at a time goes before the others: it brings its prefix into the cache, and those that share it follow.
         """
-        if self._name == "fcfs" or not admitted or not reqs:
-            return
-        arrivals = sorted(req.arrival for req in admitted)
         for req in reqs:
-            if req.arrival < arrivals[-1]:
-                req.num_overtaken += len(arrivals) - bisect(arrivals, req.arrival)
-
-
-def _rank(req: Req) -> tuple[int, bool]:
-    return -req.message.priority, req.num_overtaken < MAX_OVERTAKEN
+            assert req.due is not None, "set when it began to wait"
+            if req.message.priority < reqs[0].message.priority:
+                break
+            if req.due <= self._num_admitted:
+                return req
+        return None
 
 
 def _by_length(places: Sequence[PrefixPlace]) -> list[Any]:

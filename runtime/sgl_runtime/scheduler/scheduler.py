@@ -116,7 +116,7 @@ class Scheduler:
         if planned is None or pending is None:
             return outputs
         self._stats.note_planned(planned, self._load())
-        drawing = planned.drawing()
+        drawing = planned.drawing() if planned.batch.is_edited else []
         masks = self._grammars.masks(drawing)
         tokens = pending.sample(masks, collect_edits(drawing))
         if self._overlap:

@@ -1,6 +1,7 @@
 """SlotLedger: how running Reqs take, share and give back slots."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,21 @@ from sgl_runtime.cache.cache_pools import CachePools
 from sgl_runtime.cache.prefix_cache import PrefixMatch, PrefixPlace
 from sgl_runtime.cache.slot_allocator import whole_pages
 from sgl_runtime.scheduler.req import Req
+
+
+@dataclass(frozen=True)
+class SlotNeed:
+    """Slots that a pass takes, by request.
+
+    Attributes:
+        rows: Their rows.
+        ends: Positions that are computed once it is over.
+        missing: Slots, of whole pages, that their rows lack for it.
+    """
+
+    rows: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    missing: NDArray[np.int64]
 
 
 class SlotLedger:
@@ -40,8 +56,9 @@ class SlotLedger:
 
     def find(self, req: Req) -> PrefixPlace:
         """Where `match` would end; counts as no use of the prefix, and is fast when asked again."""
-        ids = req.tokens.view(0, req.match_limit)
-        req.place = self.pools.cache.find(ids, extra_key=req.message.extra_key, since=req.place)
+        cache, extra_key = self.pools.cache, req.message.extra_key
+        if req.place is None or not cache.is_current(req.place, extra_key=extra_key):
+            req.place = cache.find(req.tokens.view(0, req.match_limit), extra_key=extra_key, since=req.place)
         return req.place
 
     def admission_cost(self, match: PrefixMatch, *, num_new: int) -> int:
@@ -77,24 +94,27 @@ class SlotLedger:
         self._publish(req, match.length + num_new)
         return True
 
-    def slots_needed(self, reqs: Sequence[Req], counts: NDArray[np.integer]) -> int:
-        """Slots that `extend` would take from the pool; asked for before the pass has got any."""
+    def need(self, reqs: Sequence[Req], counts: Sequence[int]) -> SlotNeed:
+        """Slots that the next counts[i] positions of each take; asked for before the pass has got any."""
         # Whoever computes again what the cache has holds it twice until then, and the pool may be full of it.
         for req, _, _ in list(self._replacements.values()):
             self._replace(req)
-        return int(self._missing(*self._spans(reqs, counts)).sum())
+        rows = np.array([req.row for req in reqs], dtype=np.int64)
+        ends = np.array([req.num_computed for req in reqs], dtype=np.int64) + np.array(counts, dtype=np.int64)
+        page_size = self.pools.page_size
+        held_ends = ends if page_size == 1 else -(-ends // page_size) * page_size
+        return SlotNeed(rows, ends, np.maximum(held_ends - self.pools.rows.num_held[rows], 0))
 
-    def extend(self, reqs: Sequence[Req], counts: NDArray[np.integer]) -> None:
-        """Slots for the next counts[i] positions of each; the caller has made sure that there are enough.
+    def extend(self, reqs: Sequence[Req], counts: Sequence[int], need: SlotNeed) -> None:
+        """Give slots for the next counts[i] positions of each; the caller has made sure that there are enough.
 
         Pieces of prompts and forced text can be found by others at once, as after `admit`.
         """
-        rows, ends = self._spans(reqs, counts)
-        missing = self._missing(rows, ends)
-        if missing.any():
-            self._give(rows, missing)
-        for index in np.flatnonzero((counts > 1) | (ends <= self._prompt_lens[rows])).tolist():
-            self._publish(reqs[index], int(ends[index]))
+        if need.missing.any():
+            self._give(need.rows, need.missing)
+        in_prompt = need.ends <= self._prompt_lens[need.rows]
+        for index in np.flatnonzero(in_prompt | (np.array(counts) > 1)).tolist():
+            self._publish(reqs[index], int(need.ends[index]))
 
     def share(self, req: Req) -> None:
         """Put what is computed into the prefix cache, so that others find it while the request runs.
@@ -124,19 +144,6 @@ class SlotLedger:
     def take_copies(self) -> tuple[SlotCopies | None, SlotCopies | None]:
         """The `stores` and `loads` of the batch that is being planned; asked for once all its slots are given."""
         return self.pools.cache.take_copies()
-
-    def _spans(self, reqs: Sequence[Req], counts: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row and end position of each request."""
-        rows = np.array([req.row for req in reqs], dtype=np.int64)
-        return rows, np.array([req.num_computed for req in reqs], dtype=np.int64) + counts
-
-    def _missing(self, rows: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Slots of whole pages that each row lacks."""
-        page_size = self.pools.page_size
-        if page_size > 1:
-            ends = -(-ends // page_size) * page_size
-        missing: NDArray[np.int64] = np.maximum(ends - self.pools.rows.num_held[rows], 0)
-        return missing
 
     def _give(self, rows: NDArray[np.int64], missing: NDArray[np.int64]) -> None:
         total = int(missing.sum())

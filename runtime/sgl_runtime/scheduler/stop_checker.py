@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sgl_runtime.ipc.messages import FinishReason
 from sgl_runtime.scheduler.req import Req
-from sgl_runtime.scheduler.stop_search import StopMatch
+from sgl_runtime.scheduler.stop_search import StopMatch, StopSearch
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
 
@@ -43,18 +43,17 @@ class StopChecker:
         if is_eos or token_id in sampling.stop_token_ids:
             trimmed = 0 if sampling.no_stop_trim else 1
             return StopVerdict(FinishReason(type="stop", matched=token_id), trimmed)
-        match = self._match_stop(req, token_id)
-        if match is not None:
-            return StopVerdict(FinishReason(type="stop", matched=match.text, regex=match.regex), 0)
+        if req.stops is not None:
+            match = self._match_stop(req.stops, token_id, skip_special=sampling.skip_special_tokens)
+            if match is not None:
+                return StopVerdict(FinishReason(type="stop", matched=match.text, regex=match.regex), 0)
         if req.grammar is not None and req.grammar.must_end():
             return StopVerdict(FinishReason(type="stop"), 0)
-        if req.num_remaining <= 0:
+        if len(req.tokens) >= req.max_len:
             return StopVerdict(FinishReason(type="length"), 0)
         return None
 
-    def _match_stop(self, req: Req, token_id: int) -> StopMatch | None:
-        if req.stops is None or token_id >= self._vocabulary.size:
+    def _match_stop(self, stops: StopSearch, token_id: int, *, skip_special: bool) -> StopMatch | None:
+        if token_id >= self._vocabulary.size or (skip_special and token_id in self._vocabulary.special_ids):
             return None
-        if token_id in self._vocabulary.special_ids and req.sampling.skip_special_tokens:
-            return None
-        return req.stops.feed(self._vocabulary.token_bytes[token_id])
+        return stops.feed(self._vocabulary.token_bytes[token_id])

@@ -35,6 +35,7 @@ class WaitingQueue:
 
     def add(self, req: Req) -> None:
         """Let a request wait."""
+        self._policy.note_arrival(req, num_waiting=len(self._reqs))
         insort(self._reqs, req, key=Req.turn)
         self.num_changes += 1
 
@@ -64,6 +65,6 @@ class WaitingQueue:
         """
         return self._policy.order(self._reqs, find)
 
-    def note_admitted(self, admitted: Sequence[Req]) -> None:
-        """Tell the policy who was let in, before requests that may have come earlier."""
-        self._policy.note_admitted(self._reqs, admitted)
+    def note_admitted(self, count: int) -> None:
+        """Tell the policy how many were let in."""
+        self._policy.note_admitted(count)

@@ -6,6 +6,9 @@ from typing import Any
 from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.sampling_params import reject
 
+MAX_INTEGER = 2**31 - 1
+"""Largest number that a field holds where nothing else limits it."""
+
 
 def checked_fields(payload: Any, known: Sequence[str], *, path: str = "") -> dict[str, Any]:
     """The fields of a JSON object that are not null.
@@ -47,14 +50,14 @@ def checked_boolean(path: str, value: Any) -> bool:
     return value
 
 
-def checked_integer(path: str, value: Any, *, low: int, high: int, allowed: str) -> int:
+def checked_integer(path: str, value: Any, *, low: int, high: int = MAX_INTEGER) -> int:
     """An integer of a range.
 
     Raises:
-        InvalidRequestError: it is something else, or outside; the message says what is `allowed`.
+        InvalidRequestError: it is something else, or outside.
     """
     if not is_int(value) or not low <= value <= high:
-        raise reject(path, value, allowed)
+        raise reject(path, value, f"an integer from {low} to {high}")
     return int(value)
 
 

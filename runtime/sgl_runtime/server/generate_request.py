@@ -26,17 +26,9 @@ FIELDS = (
     "sampling_params",
     "rid",
     "stream",
-    "return_logprob",
-    "logprob_start_len",
-    "top_logprobs_num",
-    "token_ids_logprob",
     "return_text_in_logprobs",
     "return_text_ids",
-    "return_hidden_states",
-    "extra_key",
-    "priority",
-    "session_params",
-    "custom_logit_processor",
+    *OPTIONS,
     "lora_path",
 )
 

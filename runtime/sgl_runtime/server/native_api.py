@@ -144,14 +144,7 @@ class NativeApi:
         session_id = checked_name("session_id", fields["session_id"]) if "session_id" in fields else new_rid()
         if len(session_id) > MAX_SESSION_ID:
             raise reject("session_id", session_id, f"a string of at most {MAX_SESSION_ID} characters")
-        limit = 2**31 - 1
-        capacity = checked_integer(
-            "capacity_of_str_len",
-            fields.get("capacity_of_str_len"),
-            low=1,
-            high=limit,
-            allowed=f"an integer from 1 to {limit}",
-        )
+        capacity = checked_integer("capacity_of_str_len", fields.get("capacity_of_str_len"), low=1)
         timeout_s = checked_seconds("timeout", fields["timeout"], high=MAX_WAIT_S) if "timeout" in fields else None
         await self.manager.questions.open_session(session_id, capacity_bytes=capacity, timeout_s=timeout_s)
         return session_id

@@ -34,9 +34,15 @@ def native_router(api: NativeApi) -> APIRouter:
         return await answer(request, payload)
 
     router.add_api_route("/generate", generate, methods=["POST"])
-    for path in ("/tokenize", "/role_affixes", "/abort_request", "/open_session", "/close_session"):
-        router.add_api_route(path, with_body, methods=["POST"])
-    for path in ("/pause_generation", "/continue_generation"):
+    for path in (
+        "/tokenize",
+        "/role_affixes",
+        "/abort_request",
+        "/pause_generation",
+        "/continue_generation",
+        "/open_session",
+        "/close_session",
+    ):
         router.add_api_route(path, with_body, methods=["POST"])
     router.add_api_route("/flush_cache", with_body, methods=["GET", "POST"])
     for path in ("/health", "/get_model_info", "/get_server_info"):

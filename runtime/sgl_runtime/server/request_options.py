@@ -7,6 +7,7 @@ from typing import Any
 from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.ipc.messages import LogitProcessorCall, SessionTurn
 from sgl_runtime.server.field_checks import (
+    MAX_INTEGER,
     checked_boolean,
     checked_fields,
     checked_integer,
@@ -16,16 +17,15 @@ from sgl_runtime.server.field_checks import (
 
 MAX_TOP_LOGPROBS = 100
 MAX_PROBE_IDS = 1000
-MAX_PRIORITY = 2**31 - 1
 
 
 def _boolean(path: str, value: Any) -> bool:
     return value is not None and checked_boolean(path, value)
 
 
-def _integer(allowed: str, low: int, high: int, default: int) -> Callable[[str, Any], int]:
+def _integer(*, low: int, high: int = MAX_INTEGER, default: int) -> Callable[[str, Any], int]:
     def check(path: str, value: Any) -> int:
-        return default if value is None else checked_integer(path, value, low=low, high=high, allowed=allowed)
+        return default if value is None else checked_integer(path, value, low=low, high=high)
 
     return check
 
@@ -43,10 +43,7 @@ def _session_turn(path: str, value: Any) -> SessionTurn | None:
     fields = checked_fields(value, ("id", "rid", "offset", "replace", "drop_previous_output"), path=path)
     offset = fields.get("offset")
     if offset is not None:
-        limit = 2**31 - 1
-        offset = checked_integer(
-            f"{path}.offset", offset, low=-limit, high=limit, allowed=f"an integer from {-limit} to {limit}"
-        )
+        offset = checked_integer(f"{path}.offset", offset, low=-MAX_INTEGER)
     return SessionTurn(
         id=checked_name(f"{path}.id", fields.get("id")),
         rid=checked_name(f"{path}.rid", fields["rid"]) if "rid" in fields else None,
@@ -76,12 +73,12 @@ def _logit_processor(path: str, value: Any) -> LogitProcessorCall | None:
 
 OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "return_logprob": _boolean,
-    "logprob_start_len": _integer("an integer of at least -1", -1, 2**63 - 1, -1),
-    "top_logprobs_num": _integer(f"an integer from 0 to {MAX_TOP_LOGPROBS}", 0, MAX_TOP_LOGPROBS, 0),
+    "logprob_start_len": _integer(low=-1, default=-1),
+    "top_logprobs_num": _integer(low=0, high=MAX_TOP_LOGPROBS, default=0),
     "token_ids_logprob": _probe_ids,
     "extra_key": lambda path, value: None if value is None else checked_name(path, value),
     "return_hidden_states": _boolean,
-    "priority": _integer(f"an integer from {-MAX_PRIORITY} to {MAX_PRIORITY}", -MAX_PRIORITY, MAX_PRIORITY, 0),
+    "priority": _integer(low=-MAX_INTEGER, default=0),
     "session_params": _session_turn,
     "custom_logit_processor": _logit_processor,
 }

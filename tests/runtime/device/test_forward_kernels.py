@@ -7,11 +7,14 @@ import pytest
 import torch
 
 from sgl_runtime.attention.decode_pieces import cut
+from sgl_runtime.cache.shared_ranges import find_shared
 from sgl_runtime.device.kernels.decode_attention import attend_pieces
 from sgl_runtime.device.kernels.extend_attention import attend_extend, tile_tokens
+from sgl_runtime.device.kernels.matvec import matvec
 from sgl_runtime.device.kernels.norm import norm_heads, rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.rotary import rotate_and_store
 from sgl_runtime.device.kernels.sampling import draw, mask_logits
+from sgl_runtime.device.kernels.shared_attention import attend_shared, members_of_tile
 from sgl_runtime.device.ops import Ops
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -67,6 +70,18 @@ def test_rotated_keys_and_values_reach_their_slots(dtype, heads, groups, dim, ro
     untouched = [slot for slot in range(num_slots) if slot not in slots.tolist()]
     assert bool((keys[untouched] == 7).all())
     assert bool((values[untouched] == 7).all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("shape", [(9, 64), (30, 700)])
+def test_linear_of_one_row(dtype, has_bias, shape):
+    x, weight = random(1, shape[1], dtype=dtype), random(*shape, dtype=dtype, seed=1)
+    bias = random(shape[0], dtype=dtype, seed=2) if has_bias else None
+    assert (
+        distance(matvec(x, weight, bias), OPS.linear(x.double(), weight.double(), bias.double() if has_bias else None))
+        < TOLERANCE[dtype]
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -148,6 +163,56 @@ def test_decode_attention(dtype, extra, heads, groups, dim, cap):
         out=out,
         scale=dim**-0.5,
         logit_cap=cap,
+    )
+    for row, length in enumerate(contexts):
+        slots = table[row_ids[row], :length].long()
+        expected = plain_attention(q[row : row + 1], keys[slots], values[slots], dim**-0.5, cap)
+        assert distance(out[row : row + 1], expected) < TOLERANCE[dtype], row
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("heads", "groups", "dim", "cap"), [(9, 3, 64, 0.0), (4, 2, 48, 5.0)])
+def test_decode_attention_over_shared_ranges(dtype, heads, groups, dim, cap):
+    contexts = [400, 333, 390, 1, 140, 900, 640, 700]
+    keys, values, table, row_ids = make_pool(contexts, groups, dim, dtype)
+    # Rows 0 to 2 share 300 positions, of which the first two 20 more; rows 5 to 7 share 600.
+    for rows, end in (((0, 1, 2), 300), ((0, 1), 320), ((5, 6, 7), 600)):
+        for row in rows[1:]:
+            table[row_ids[row], :end] = table[row_ids[rows[0]], :end]
+    q = random(len(contexts), heads, dim, dtype=dtype, seed=9)
+    lengths = np.array(contexts, dtype=np.int32)
+    shared = find_shared(table.cpu().numpy(), row_ids.cpu().numpy(), lengths - 1, min_length=16, min_saved=16)
+    assert sorted((sorted(part.rows.tolist()), part.begin, part.end) for part in shared) == [
+        ([0, 1], 300, 320),
+        ([0, 1, 2], 0, 300),
+        ([5, 6, 7], 0, 600),
+    ]
+    members = members_of_tile(heads // groups)
+    plan = cut(lengths, extra=3, shared=shared, members=members)
+    out = torch.full((len(contexts), heads, dim), math.nan, dtype=dtype, device=DEVICE)
+    partial_out = torch.full((plan.num_places, heads, dim), math.nan, device=DEVICE)
+    partial_lse = torch.full((plan.num_places, heads), math.nan, device=DEVICE)
+    counts = torch.tensor([plan.count, len(plan.tiles)], dtype=torch.int32, device=DEVICE)
+    common = {
+        "table": table,
+        "row_ids": row_ids,
+        "partial_out": partial_out,
+        "partial_lse": partial_lse,
+        "scale": dim**-0.5,
+        "logit_cap": cap,
+    }
+    tiles = torch.from_numpy(plan.tiles).to(DEVICE)
+    attend_shared(q, keys, values, tiles=tiles, num_tiles=counts[1:], **common)
+    attend_pieces(
+        q,
+        keys,
+        values,
+        pieces=torch.from_numpy(plan.pieces).to(DEVICE),
+        counts=counts,
+        firsts=torch.from_numpy(plan.firsts).to(DEVICE),
+        num_pieces=torch.from_numpy(plan.num_pieces).to(DEVICE),
+        out=out,
+        **common,
     )
     for row, length in enumerate(contexts):
         slots = table[row_ids[row], :length].long()

@@ -50,62 +50,38 @@ def prompts(count: int) -> list[list[int]]:
     ]
 
 
-def ask(engine: Engine, ids: list[list[int]]) -> list[Any]:
-    """Ids and all log probabilities of each, half of them drawn."""
-    sampling = [
-        {
-            "temperature": index % 2,
-            "sampling_seed": index,
-            "max_new_tokens": 10,
-            "ignore_eos": True,
-            "top_p": 0.9 if index % 3 else 1.0,
-        }
-        for index in range(len(ids))
-    ]
-    replies = engine.generate(input_ids=ids, sampling_params=sampling, return_logprob=True, logprob_start_len=0)
+def sampling(index: int) -> dict[str, Any]:
+    """Every other request is drawn, most of them with a filter."""
+    return {
+        "temperature": index % 2,
+        "sampling_seed": index,
+        "max_new_tokens": 10,
+        "ignore_eos": True,
+        "top_p": 0.9 if index % 3 else 1.0,
+    }
+
+
+def ask(engine: Engine, ids: list[list[int]], *, first: int = 0, **options: Any) -> list[Any]:
+    """Ids and log probabilities of each; those of the prompt are of all of it, and keep the cache from being used."""
+    settings = [sampling(first + index) for index in range(len(ids))]
+    replies = engine.generate(input_ids=ids, sampling_params=settings, return_logprob=True, **options)
+    metas = [reply["meta_info"] for reply in replies]
     return [
-        (reply["output_ids"], reply["meta_info"]["output_token_logprobs"], reply["meta_info"]["input_token_logprobs"])
-        for reply in replies
+        (reply["output_ids"], meta["output_token_logprobs"], meta.get("input_token_logprobs"))
+        for reply, meta in zip(replies, metas, strict=True)
     ]
-
-
-def outputs_only(engine: Engine, ids: list[list[int]]) -> list[Any]:
-    """Without log probabilities of the prompt, so that the cache is used."""
-    sampling = [
-        {
-            "temperature": index % 2,
-            "sampling_seed": index,
-            "max_new_tokens": 10,
-            "ignore_eos": True,
-            "top_p": 0.9 if index % 3 else 1.0,
-        }
-        for index in range(len(ids))
-    ]
-    replies = engine.generate(input_ids=ids, sampling_params=sampling, return_logprob=True)
-    return [(reply["output_ids"], reply["meta_info"]["output_token_logprobs"]) for reply in replies]
 
 
 def test_results_are_bit_equal_however_they_are_computed(make_engine: Callable[..., Engine]) -> None:
     ids = prompts(9)
     whole = make_engine(disable_radix_cache=True, chunked_prefill_size=-1)
-    together = ask(whole, ids)
-    alone: list[Any] = []
-    for index, prompt in enumerate(ids):
-        sampling = {
-            "temperature": index % 2,
-            "sampling_seed": index,
-            "max_new_tokens": 10,
-            "ignore_eos": True,
-            "top_p": 0.9 if index % 3 else 1.0,
-        }
-        reply = whole.generate(input_ids=prompt, sampling_params=sampling, return_logprob=True, logprob_start_len=0)
-        meta = reply["meta_info"]
-        alone.append((reply["output_ids"], meta["output_token_logprobs"], meta["input_token_logprobs"]))
+    together = ask(whole, ids, logprob_start_len=0)
+    alone = [ask(whole, [prompt], first=index, logprob_start_len=0)[0] for index, prompt in enumerate(ids)]
     assert together == alone
     pieces = make_engine(chunked_prefill_size=24, max_running_requests=5, enable_mixed_chunk=True)
-    assert ask(pieces, ids) == together
-    first = outputs_only(pieces, ids)
-    assert first == [entry[:2] for entry in together]
+    assert ask(pieces, ids, logprob_start_len=0) == together
+    # Without log probabilities of the prompt the cache is used.
+    assert [entry[:2] for entry in ask(pieces, ids)] == [entry[:2] for entry in together]
     stats = pieces.get_server_info()["internal_states"][0]
     assert stats["cached_tokens_total"] > 300
     assert pieces.get_server_info()["attention_backend"] == "invariant"
@@ -115,8 +91,8 @@ def test_the_plain_mode_rounds_by_company(folder: str) -> None:
     """What the mode is for: without it these differ in their last bits."""
     ids = prompts(12)
     with Engine(folder, max_total_tokens=2048, max_running_requests=12, disable_radix_cache=True) as engine:
-        together = ask(engine, ids)
-        alone = [ask(engine, [prompt])[0] for prompt in ids]
+        together = ask(engine, ids, logprob_start_len=0)
+        alone = [ask(engine, [prompt], logprob_start_len=0)[0] for prompt in ids]
     assert [entry[0] for entry in together][::2] == [entry[0] for entry in alone][::2]
     assert together != alone
 

@@ -1,6 +1,6 @@
 """A small model on the kernels of a GPU, eager and in graphs, beside the same model in plain torch."""
 
-from collections.abc import Iterator
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -8,67 +8,11 @@ import pytest
 import torch
 
 from fakes.interpreted_device import InterpretedDevice
-from sgl_runtime.attention.table import ATTENTION_BACKENDS
+from fakes.small_model import make_runner
 from sgl_runtime.batch import Batch, SamplingBatch
 from sgl_runtime.device.base import Device, select_device
-from sgl_runtime.forward.slot_table import SlotTable
-from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
-from sgl_runtime.layers.build_context import BuildContext
 from sgl_runtime.model_runner.decode_graphs import graph_sizes
-from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.model_runner import ModelRunner
-from sgl_runtime.model_store.model_config import ModelConfig
-from sgl_runtime.models.llama import LlamaForCausalLM
-
-SHAPES: dict[str, Any] = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "vocab_size": 300,
-    "hidden_size": 48,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "max_position_embeddings": 64,
-    "tie_word_embeddings": True,
-}
-NUM_SLOTS, NUM_ROWS = 96, 5
-
-
-def make_runner(device: Device) -> ModelRunner:
-    config = ModelConfig.from_json(SHAPES, source="test")
-    model = LlamaForCausalLM(config, context=BuildContext(torch.float32, device.torch_device, device.ops))
-    model.load_weights(weights())
-    pool = TokenToKVPool(config, num_slots=NUM_SLOTS, dtype=torch.float32, device=device.torch_device)
-    table = SlotTable(num_rows=NUM_ROWS, context_length=64, device=device)
-    backend = ATTENTION_BACKENDS.load(device.default_attention_backend)
-    attention = backend(pool=pool, slot_table=table, ops=device.ops)
-    runner = ModelRunner(model, attention=attention, slot_table=table, device=device, processors=LogitProcessors({}))
-    runner.capture_graphs(4, spare_slot=pool.spare_slot)
-    return runner
-
-
-def weights() -> Iterator[tuple[str, torch.Tensor]]:
-    generator = torch.Generator().manual_seed(1)
-    width, inner, dim = SHAPES["hidden_size"], SHAPES["intermediate_size"], SHAPES["head_dim"]
-    heads, groups = SHAPES["num_attention_heads"] * dim, SHAPES["num_key_value_heads"] * dim
-    yield "model.embed_tokens.weight", torch.randn(SHAPES["vocab_size"], width, generator=generator)
-    yield "model.norm.weight", torch.ones(width)
-    linears = {
-        "self_attn.q_proj": (heads, width),
-        "self_attn.k_proj": (groups, width),
-        "self_attn.v_proj": (groups, width),
-        "self_attn.o_proj": (width, heads),
-        "mlp.gate_proj": (inner, width),
-        "mlp.up_proj": (inner, width),
-        "mlp.down_proj": (width, inner),
-    }
-    norms = {"input_layernorm": width, "post_attention_layernorm": width, "self_attn.q_norm": dim, "self_attn.k_norm": dim}
-    for layer in range(SHAPES["num_hidden_layers"]):
-        for name, shape in linears.items():
-            yield f"model.layers.{layer}.{name}.weight", 0.2 * torch.randn(*shape, generator=generator)
-        for name, size in norms.items():
-            yield f"model.layers.{layer}.{name}.weight", 1 + 0.2 * torch.randn(size, generator=generator)
 
 
 def make_batch(kind: str, rows: list[int], prefixes: list[int], ids: list[list[int]], **settings: Any) -> Batch:
@@ -83,7 +27,9 @@ def make_batch(kind: str, rows: list[int], prefixes: list[int], ids: list[list[i
         extend_lens=np.array(lens, dtype=np.int32),
         input_ids=np.array([token for part in ids for token in part], dtype=np.int64),
         slot_ids=np.array([row + 5 * p for row, at in zip(rows, places, strict=True) for p in at], dtype=np.int32),
-        changed_slots=tuple((row, np.arange(p, dtype=np.int32) * 5 + row) for row, p in zip(rows, prefixes, strict=True)),
+        changed_slots=tuple(
+            (row, np.arange(p, dtype=np.int32) * 5 + row) for row, p in zip(rows, prefixes, strict=True)
+        ),
         samples=np.ones(size, dtype=np.bool_),
         sampling=SamplingBatch(
             temperatures=np.full(size, settings.get("temperature", 0.0), dtype=np.float32),
@@ -157,7 +103,7 @@ def test_filters_and_masks_are_heeded_outside_of_the_graph(device):
     assert runner.sample(batch, output, None, None).wait().token_ids.tolist() == best
     masks = np.zeros((1, 10), dtype=np.int32)
     masks[0, 7] = 1 << 3
-    batch = make_batch("decode", [0], [2], [[9]], temperature=1.0)
+    batch = dataclasses.replace(make_batch("decode", [0], [2], [[9]], temperature=1.0), is_edited=True)
     assert runner.sample(batch, runner.forward(batch), masks, None).wait().token_ids.tolist() == [7 * 32 + 3]
     # The next pass goes on from it.
     follow = make_batch("decode", [0], [3], [[-1]])

@@ -28,7 +28,7 @@ def edited(logits: list[float], prompt: list[int], output: list[int], **sampling
             rows=np.full(len(edits.token_ids), 2),
             token_ids=edits.token_ids,
             repetition=edits.repetition,
-            added=edits.added,
+            added=edits.added.astype(np.float32),
         ),
         np.array([0, 0, 1]),
     )

@@ -145,7 +145,7 @@ def test_callers_get_each_the_answer_to_their_own_question(engine: Engine) -> No
 def test_who_leaves_leaves_nothing_behind(state: str) -> None:
     async def test(engine: Engine) -> None:
         prompt = "p" * (150 if state == "in pieces" else 5)
-        request = {"text": prompt, "sampling_params": {"n": 3, "max_new_tokens": 40}, "return_logprob": True}
+        request = {"text": prompt, "sampling_params": {"n": 6, "max_new_tokens": 45}, "return_logprob": True}
         if state == "paused":
             await engine.call("/pause_generation", {"mode": "in_place"})
         call = asyncio.ensure_future(engine.call("/generate", request))
@@ -190,14 +190,15 @@ def test_a_pause_holds_requests_back_until_it_is_over(engine: Engine) -> None:
 def test_a_flush_waits_for_running_requests_if_told_to(engine: Engine) -> None:
     async def test() -> None:
         await engine.call("/pause_generation", {"mode": "in_place"})
-        request = {"text": "abc", "sampling_params": {"temperature": 0, "max_new_tokens": 100}}
+        # More than the slots hold at a time, so that it takes a while.
+        request = {"text": "abc", "sampling_params": {"n": 8, "max_new_tokens": 190}}
         call = asyncio.ensure_future(engine.call("/generate", request))
         await engine.call("/continue_generation")
         while not (await engine.call("/get_server_info"))["internal_states"][0]["num_running"]:
             await asyncio.sleep(0)
         assert not (await engine.call("/flush_cache"))["success"]
         assert (await engine.call("/flush_cache", {"timeout": 10}))["success"]
-        assert len((await call)["output_ids"]) == 100
+        assert [len(reply["output_ids"]) for reply in await call] == [190] * 8
 
     asyncio.run(asyncio.wait_for(test(), 20))
     for timeout in (0, -1, "5", True, 1e9):
