@@ -140,7 +140,6 @@ def print_overhead(prompt_len: int, output_len: int, tokens_per_s: float) -> Non
         rng = np.random.default_rng(0)
         prompts = [rng.integers(0, VOCABULARY_SIZE, prompt_len) for _ in range(400)]
         reqs = [request(f"r{i}", ids, output_len) for i, ids in enumerate(prompts)]
-        one = np.ones(1, dtype=np.int64)
         total = 0.0
         for place, req in enumerate(reqs):
             begin = time.perf_counter()
@@ -149,9 +148,8 @@ def print_overhead(prompt_len: int, output_len: int, tokens_per_s: float) -> Non
             total += time.perf_counter() - begin
             for _ in range(output_len):
                 req.append(7)
-            counts = one * output_len
             begin = time.perf_counter()
-            ledger.extend([req], counts)
+            ledger.extend([req], [output_len], ledger.need([req], [output_len]))
             req.num_computed += output_len
             ledger.release(req)
             total += time.perf_counter() - begin

@@ -2,9 +2,9 @@
 
     python benchmarks/gpu_kernels.py [--tune] [--only decode,extend,draw,small,linear] [--json FILE]
 
-Shapes are Llama-3.1-8B's, in bfloat16.  Both ceilings are measured first, in the same run: a large copy, and a large product of
-matrices.  Each kernel is timed as the median of many replays of a graph of several launches over inputs larger than the
-cache.  `--tune` tries block sizes of the attention kernels.
+Shapes are Llama-3.1-8B's, in bfloat16.  Both ceilings are measured first, in the same run: a large copy, and a large
+product of matrices.  Each kernel is timed as the median of many replays of a graph of several launches over inputs
+larger than the cache.  `--tune` tries block sizes of the attention kernels.
 """
 
 import argparse
@@ -207,7 +207,7 @@ def measure_matvec(table: Table, tune: bool) -> None:
     kept = matvec.ROWS, matvec.COLUMNS, matvec.WARPS, matvec.STAGES
     settings = [kept]
     if tune:
-        settings += list(itertools.product((2, 4, 8, 16), (256, 512, 1024), (2, 4, 8), (2, 4)))
+        settings += list(itertools.product((4, 8, 16), (512, 1024), (4, 8), (3, 5)))
     for name, (width, depth) in shapes.items():
         copies = max(2, (200 << 20) // (width * depth * 2))
         weights = [torch.randn(width, depth, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
@@ -251,7 +251,8 @@ def main() -> int:
     args = parser.parse_args()
     bandwidth, rate = ceilings()
     print(
-        f"{torch.cuda.get_device_name()} torch {torch.__version__} triton {triton.__version__} {platform.python_version()}"
+        f"{torch.cuda.get_device_name()} torch {torch.__version__} triton {triton.__version__}"
+        f" {platform.python_version()}"
     )
     print(f"copy {bandwidth / 1e12:.2f} TB/s, bf16 product {rate / 1e12:.0f} TFLOP/s")
     print(f"{'':<58} {'us':>10} {'floor us':>10} {'ratio':>6}")

@@ -11,6 +11,7 @@ medians of the runs; the cache is flushed before each.
 
 import argparse
 import json
+import logging
 import platform
 import statistics
 import sys
@@ -100,7 +101,11 @@ def open_core(folder: Path, tokenizer: Path, flags: dict[str, Any]) -> tuple[Run
                     total += len(delta.new_ids)
         return total
 
-    return run, lambda: scheduler.accept(FlushCacheRequest(request_id="x")), scheduler
+    def flush() -> None:
+        scheduler.accept(FlushCacheRequest(request_id="x"))
+
+    run.busy_seconds = lambda: scheduler.stats()["forward_seconds_total"]
+    return run, flush, scheduler
 
 
 def profile_step(run: Run, requests: Requests) -> None:
@@ -120,16 +125,20 @@ def measure(name: str, run: Run, flush: Callable[[], None], vocab_size: int, run
     for index in range(runs + 1):
         flush()
         requests = workload(name, vocab_size, np.random.default_rng(index))
+        busy = getattr(run, "busy_seconds", lambda: float("nan"))
+        before = busy()
         begin = time.perf_counter()
         count = run(requests)
         took = time.perf_counter() - begin
+        share = (busy() - before) / took
         if index:
             # The first run warms up.
             times.append(took)
             counts.append(count)
     seconds = statistics.median(times)
     rate = statistics.median(count / took for count, took in zip(counts, times, strict=True))
-    print(f"{name:<12} {seconds:>8.3f} s {rate:>10.0f} tokens/s  {[round(took, 3) for took in times]}", flush=True)
+    each = [round(took, 3) for took in times]
+    print(f"{name:<12} {seconds:>8.3f} s {rate:>10.0f} tokens/s  {each} forward {share:.2f}", flush=True)
     return {"workload": name, "seconds": seconds, "tokens_per_second": rate, "runs": times}
 
 
@@ -141,8 +150,11 @@ def main() -> int:
     parser.add_argument("--through", choices=["engine", "core"], default="engine")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--verbose", action="store_true", help="show the engine's log, with milliseconds since start")
     parser.add_argument("--flags", default="{}", help="further options of the engine, as JSON")
     args = parser.parse_args()
+    if args.verbose:
+        logging.basicConfig(level=logging.INFO, format="%(relativeCreated)d ms %(name)s %(message)s")
     import torch
 
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"

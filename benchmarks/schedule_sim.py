@@ -84,7 +84,9 @@ class SimulatedExecutor:
 class SimulatedStep:
     output: StepOutput
 
-    def sample(self, masks: np.ndarray | None, logit_edits: LogitEdits | None) -> "SimulatedStep":
+    def sample(
+        self, masks: np.ndarray | None, logit_edits: LogitEdits | None, forced_ids: np.ndarray | None = None
+    ) -> "SimulatedStep":
         return self
 
     def wait(self) -> StepOutput:

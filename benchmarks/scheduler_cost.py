@@ -3,8 +3,8 @@
     python benchmarks/scheduler_cost.py [--steps 300] [--rows 1,16,64,128,256,512] [--finished 0,10000] [--overlap]
 
 The real scheduler runs over an executor that answers at once with random tokens.  Prints for each number of running
-requests the median and the 99th percentile of a step, what it is for each row, and the same after many requests have ended,
-which must change nothing.  Then the same for requests that all have penalties, or stop strings.
+requests the median and the 99th percentile of a step, what it is for each row, and the same after many requests have
+ended, which must change nothing.  Then the same for requests that all have penalties, or stop strings.
 """
 
 import argparse
@@ -66,7 +66,9 @@ class InstantStep:
     def __init__(self, output: StepOutput) -> None:
         self._output = output
 
-    def sample(self, masks: np.ndarray | None, logit_edits: LogitEdits | None) -> "InstantStep":
+    def sample(
+        self, masks: np.ndarray | None, logit_edits: LogitEdits | None, forced_ids: np.ndarray | None = None
+    ) -> "InstantStep":
         return self
 
     def wait(self) -> StepOutput:
@@ -78,7 +80,9 @@ def build(num_rows: int, overlap: bool) -> tuple[Scheduler, InstantExecutor]:
     config = RuntimeConfig(
         model=ModelSection(model_path="none"),
         cache=CacheConfig(max_total_tokens=num_slots),
-        scheduler=SchedulerConfig(max_running_requests=num_rows, max_prefill_tokens=65_536, chunked_prefill_size=65_536),
+        scheduler=SchedulerConfig(
+            max_running_requests=num_rows, max_prefill_tokens=65_536, chunked_prefill_size=65_536
+        ),
     )
     executor = InstantExecutor(overlap)
     words = [b" w%d" % index for index in range(NUM_TOKENS)]

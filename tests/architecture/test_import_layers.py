@@ -35,7 +35,17 @@ RANKS = {
 }
 WIRING = 11
 TORCH_RANKS = range(2, 9)
-LEAF_ORDER = ["errors", "registry", "config", "config_values", "sampling_params", "batch", "logs", "version", "model_info"]
+LEAF_ORDER = [
+    "errors",
+    "registry",
+    "config",
+    "config_values",
+    "sampling_params",
+    "batch",
+    "logs",
+    "version",
+    "model_info",
+]
 
 
 def part_of(module: str) -> str:

@@ -9,6 +9,9 @@ import requests
 
 from fakes.server_process import REAL, ServerProcess
 from fakes.tiny_llama import save_tiny_gguf, save_tiny_llama
+from sgl_runtime.composition import ModelHost
+from sgl_runtime.config_flags import build_config
+from sgl_runtime.errors import ModelLoadError
 
 
 @pytest.fixture(scope="module")
@@ -40,22 +43,36 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SGL_CACHE_DIR", str(tmp_path / "cache"))
 
 
+WRONG_MODELS = [
+    ("cut_in_header.gguf", "is cut short or damaged: its 20 bytes end before what its header announces"),
+    ("cut_in_metadata.gguf", "is cut short or damaged"),
+    ("cut_in_infos.gguf", "is cut short or damaged"),
+    ("cut_in_data.gguf", "is cut short or damaged"),
+    ("text.gguf", "is no GGUF file: it begins with b'no w'"),
+    ("empty.gguf", "is empty"),
+    ("notes.txt", "is a file that does not end in .gguf"),
+    ("empty", "holds no config.json"),
+    ("lost.gguf", "does not exist"),
+    ("broken_config", "config.json cannot be read as JSON"),
+    ("bad_config", "num_attention_heads is 'four'; it must be a whole number above 0"),
+    ("broken_tokenizer", "no tokenizer can be loaded from"),
+]
+WRONG_WEIGHTS = ("cut_weights", "model.safetensors is not a whole safetensors file")
+
+
+@pytest.mark.parametrize(("name", "sentence"), WRONG_MODELS)
+def test_a_wrong_model_is_told_when_it_is_opened(folder: Path, name: str, sentence: str) -> None:
+    with pytest.raises(ModelLoadError) as error:
+        ModelHost.open(build_config({"model_path": str(folder / name)}))
+    assert sentence in error.value.message
+    assert "\n" not in error.value.message
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("cut_in_header.gguf", "is cut short or damaged: its 20 bytes end before what its header announces"),
-        ("cut_in_metadata.gguf", "is cut short or damaged"),
-        ("cut_in_infos.gguf", "is cut short or damaged"),
-        ("cut_in_data.gguf", "is cut short or damaged"),
-        ("text.gguf", "is no GGUF file: it begins with b'no w'"),
-        ("empty.gguf", "is empty"),
-        ("notes.txt", "is a file that does not end in .gguf"),
-        ("empty", "holds no config.json"),
-        ("lost.gguf", "does not exist"),
-        ("broken_config", "config.json cannot be read as JSON"),
-        ("bad_config", "num_attention_heads is 'four'; it must be a whole number above 0"),
-        pytest.param("cut_weights", "model.safetensors is not a whole safetensors file", marks=pytest.mark.slow),
-        pytest.param("broken_tokenizer", "no tokenizer can be loaded from", marks=pytest.mark.slow),
+        pytest.param(*case, marks=() if case[0] in ("cut_in_data.gguf", "bad_config") else pytest.mark.slow)
+        for case in [*WRONG_MODELS, WRONG_WEIGHTS]
     ],
 )
 def test_a_wrong_model_is_one_sentence(folder: Path, name: str, sentence: str) -> None:

@@ -163,7 +163,9 @@ class ScriptedStep:
     def __init__(self, executor: ScriptedExecutor, batch: Batch, output: StepOutput) -> None:
         self.executor, self.batch, self.output = executor, batch, output
 
-    def sample(self, masks: np.ndarray | None, logit_edits: LogitEdits | None) -> "ScriptedStep":
+    def sample(
+        self, masks: np.ndarray | None, logit_edits: LogitEdits | None, forced_ids: np.ndarray | None = None
+    ) -> "ScriptedStep":
         """The drawn token, or where a mask or an edit forbids it the next one, going round, that is allowed.
 
         Edits forbid a token where they lower its logit.

@@ -26,7 +26,7 @@ def build_pools(config: CacheConfig, *, num_rows: int, context_length: int, num_
     events = CacheEvents() if config.kv_events else None
     cache: PrefixCache
     if config.disable_radix_cache:
-        cache = NoCache(page_size=page_size)
+        cache = NoCache()
     else:
         tree = RadixTree(page_size=page_size)
         host = None

@@ -9,19 +9,12 @@ _NOTHING = np.empty(0, dtype=np.int32)
 
 
 class NoCache:
-    """See `PrefixCache`; every match is empty and nothing is taken over.
-
-    Args:
-        page_size: Tokens of a page.
-    """
+    """See `PrefixCache`; every match is empty and nothing is taken over."""
 
     top = None
     num_cached = 0
     num_evictable = 0
     num_on_host = 0
-
-    def __init__(self, *, page_size: int = 1) -> None:
-        self.page_size = page_size
 
     def match(self, ids: TokenArray, *, extra_key: str | None = None) -> PrefixMatch:
         """See `PrefixCache`."""

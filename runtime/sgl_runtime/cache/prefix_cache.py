@@ -57,11 +57,9 @@ class PrefixCache(Protocol):
 
     Attributes:
         top: The node of the empty prefix.
-        page_size: Tokens of a page.
     """
 
     top: Any
-    page_size: int
 
     def match(self, ids: TokenArray, *, extra_key: str | None = None) -> PrefixMatch:
         """The longest cached prefix of these ids.

@@ -35,7 +35,7 @@ class RadixCache:
         host: HostTier | None = None,
         events: CacheEvents | None = None,
     ) -> None:
-        self.page_size = page_size
+        self._page_size = page_size
         self._tree = tree or RadixTree(page_size=page_size)
         self.top = self._tree.top
         self._host = host
@@ -177,7 +177,7 @@ class RadixCache:
             node = self._queue.pop()
             if node is None:
                 break
-            spare = node.num_tokens - whole_pages(count - num_freed, self.page_size)
+            spare = node.num_tokens - whole_pages(count - num_freed, self._page_size)
             if spare > 0:
                 self._split(node, spare * NUM_BYTES)
             assert node.slots is not None, "what is evicted is on the device"

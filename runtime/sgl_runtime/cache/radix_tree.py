@@ -163,13 +163,6 @@ class RadixTree:
                 yield node
             stack.extend(node.children.values())
 
-    @staticmethod
-    def extra_key(node: RadixNode) -> str | None:
-        """The extra key of an edge."""
-        while node.parent is not None:
-            node = node.parent
-        return node.extra_key if isinstance(node, RadixRoot) else None
-
     def _common(self, edge: bytes, key: bytes, position: int) -> int:
         size = min(len(edge), len(key) - position)
         differs = as_array(edge[:size]) != as_array(key[position : position + size])

@@ -23,7 +23,8 @@ _PROGRAMS = 128
 _LIST_BLOCK = 64
 _LIST_CHUNKS = 16
 _ORDER_BLOCK = 1024
-_MAX_GRID = 32_768
+# Bounds the memory that lists take while they are made: a word for each state and token.
+_STATES_AT_ONCE = 512
 _NO_TOKEN, _END_TOKEN = -1, -2
 
 
@@ -285,14 +286,18 @@ class MaskTables:
         slot, _ = automaton.runs["slots"]
         masks: list[Tensor] = []
         counts: list[Tensor] = []
-        for begin in range(0, len(rows), _MAX_GRID):
-            some = rows[begin : begin + _MAX_GRID]
+        for begin in range(0, len(rows), _STATES_AT_ONCE):
+            some = rows[begin : begin + _STATES_AT_ONCE]
             waiting = self._make_masks(some, automaton.class_place, slot + begin)
+            if not bool(waiting.any()):
+                counts.append(torch.zeros(len(some), dtype=torch.int64, device=self._device))
+                continue
             bits = (waiting[:, :, None] >> torch.arange(32, device=self._device, dtype=torch.int32)) & 1
             places = bits.reshape(len(some), -1).nonzero()
             masks.append(places[:, 1].to(torch.int32))
             counts.append(torch.bincount(places[:, 0], minlength=len(some)))
-        tokens, lengths = torch.cat(masks), torch.cat(counts)
+        nothing = torch.empty(0, dtype=torch.int32, device=self._device)
+        tokens, lengths = torch.cat([nothing, *masks]), torch.cat(counts)
         run = self._take({"lists": len(tokens)})
         automaton.runs.update(run)
         start = run["lists"][0]

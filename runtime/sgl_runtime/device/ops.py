@@ -89,7 +89,9 @@ class Ops:
         allowed = (masks.unsqueeze(-1) >> bits & 1).flatten(1)[:, : logits.shape[1]]
         logits.masked_fill_(allowed == 0, float("-inf"))
 
-    def draw(self, logits: Tensor, temperatures: Tensor, uniforms: Tensor) -> Tensor:
+    def draw(
+        self, logits: Tensor, temperatures: Tensor, uniforms: Tensor, masks: Tensor | None = None
+    ) -> Tensor:
         """A token for every row: a draw from the softmax, or the likeliest token where the temperature is 0.
 
         Each row's draw depends on its own number alone.  Here it inverts the cumulative distribution in id order.
@@ -98,10 +100,14 @@ class Ops:
             logits: (R, V) float, tokens that may not come at minus infinity.
             temperatures: (R,) float32.
             uniforms: (R,) float64 in [0, 1).
+            masks: See `mask_logits`; None: all tokens may come.
 
         Returns:
             (R,) int64.
         """
+        if masks is not None:
+            logits = logits.clone()
+            self.mask_logits(logits, masks)
         out = logits.argmax(dim=-1)
         rows = (temperatures > 0).nonzero().squeeze(1)
         if len(rows):

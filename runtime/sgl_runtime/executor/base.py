@@ -19,12 +19,18 @@ class PendingTokens(Protocol):
 class PendingStep(Protocol):
     """A pass that has been launched; the host may apply the pass before it, and prepare masks and edits, meanwhile."""
 
-    def sample(self, masks: NDArray[np.int32] | None, logit_edits: LogitEdits | None) -> PendingTokens:
+    def sample(
+        self,
+        masks: NDArray[np.int32] | None,
+        logit_edits: LogitEdits | None,
+        forced_ids: NDArray[np.int64] | None = None,
+    ) -> PendingTokens:
         """Draw the next tokens, where the batch samples.
 
         Args:
             masks: (B, ceil(V / 32)) int32 token masks, or None where no row is constrained.
             logit_edits: Penalties, biases and the like, or None where no row has any.
+            forced_ids: (B,) the token that a row must take, -1 where it is drawn; None where all are drawn.
         """
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sgl_runtime.batch import Batch, LogitEdits, StepOutput
 from sgl_runtime.executor.base import DeviceGrammars
-from sgl_runtime.model_runner.model_runner import ForwardOutput, ModelRunner, PendingOutput
+from sgl_runtime.model_runner.model_runner import ForwardOutput, ModelRunner, PendingOutput, TokenChoice
 
 
 class LocalExecutor:
@@ -26,11 +26,9 @@ class LocalExecutor:
         """See `Executor`; on a CPU the pass is done when this returns."""
         return LocalStep(self, batch, self._runner.forward(batch))
 
-    def sample(
-        self, batch: Batch, output: ForwardOutput, masks: NDArray[np.int32] | None, logit_edits: LogitEdits | None
-    ) -> "LocalTokens":
+    def sample(self, batch: Batch, output: ForwardOutput, choice: TokenChoice) -> "LocalTokens":
         """Draw the tokens of a pass that was launched."""
-        return LocalTokens(self, self._runner.sample(batch, output, masks, logit_edits))
+        return LocalTokens(self, self._runner.sample(batch, output, choice))
 
     def add_seconds(self, seconds: float) -> None:
         """Count the time of a pass."""
@@ -53,9 +51,14 @@ class LocalStep:
     def __init__(self, executor: LocalExecutor, batch: Batch, output: ForwardOutput) -> None:
         self._executor, self._batch, self._output = executor, batch, output
 
-    def sample(self, masks: NDArray[np.int32] | None, logit_edits: LogitEdits | None) -> "LocalTokens":
+    def sample(
+        self,
+        masks: NDArray[np.int32] | None,
+        logit_edits: LogitEdits | None,
+        forced_ids: NDArray[np.int64] | None = None,
+    ) -> "LocalTokens":
         """See `PendingStep`."""
-        return self._executor.sample(self._batch, self._output, masks, logit_edits)
+        return self._executor.sample(self._batch, self._output, TokenChoice(masks, logit_edits, forced_ids))
 
 
 class LocalTokens:

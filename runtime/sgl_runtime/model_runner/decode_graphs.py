@@ -21,7 +21,6 @@ from sgl_runtime.device.base import Device
 from sgl_runtime.device.kernels.begin_pass import begin_decode
 from sgl_runtime.device.kernels.sampling import draw
 from sgl_runtime.forward.slot_table import SlotTable
-from sgl_runtime.model_runner.row_grammars import RowGrammars
 from sgl_runtime.model_runner.sampler import has_filter
 from sgl_runtime.models.base import CausalModel
 
@@ -43,11 +42,11 @@ class GraphOutput:
 
     Attributes:
         logits: (B, V).
-        drawn: (B,) int64 tokens, drawn without masks, edits and filters.
+        drawn: (B,) int64 tokens; None where the graph does not draw.
     """
 
     logits: Tensor
-    drawn: Tensor
+    drawn: Tensor | None
 
 
 class DecodeGraphs:
@@ -61,9 +60,6 @@ class DecodeGraphs:
         drawn_ids: (rows of the table,) int64, the tokens drawn last.
         device: Where all of it lives.
         max_rows: Rows of the largest graph; a pass of more is run without.
-
-    Attributes:
-        grammars: Makes the masks of constrained rows; None: there are none.
     """
 
     def __init__(
@@ -78,7 +74,6 @@ class DecodeGraphs:
         max_rows: int,
     ) -> None:
         begin = time.monotonic()
-        self.grammars: RowGrammars | None = None
         self._sizes = graph_sizes(max_rows)
         self._members = attention.members
         self._make = partial(
@@ -93,7 +88,7 @@ class DecodeGraphs:
         self._graphs: dict[tuple[int, bool, bool], _Graph] = {}
         # The largest first: the others find its memory.
         for size in reversed(self._sizes):
-            self._graph(size, is_masked=False, has_shared=False)
+            self._graph(size, draws=True, has_shared=False)
         logger.info("decode graphs captured sizes=%d seconds=%.2f", len(self._sizes), time.monotonic() - begin)
 
     def takes(self, batch: Batch) -> bool:
@@ -103,27 +98,28 @@ class DecodeGraphs:
     def run(self, batch: Batch) -> GraphOutput:
         """Run a pass that `takes` has said yes to."""
         size = next(size for size in self._sizes if size >= batch.size)
-        is_masked = batch.is_constrained and draws_in_graph(batch) and self.grammars is not None
         shared = batch.shared_ranges
         plan = cut(batch.context_lens, extra=EXTRA_PIECES, shared=shared, members=self._members)
         if shared and not _layout(size, self._members, has_shared=True).fits(plan):
             shared = ()
             plan = cut(batch.context_lens, extra=EXTRA_PIECES)
-        return self._graph(size, is_masked=is_masked, has_shared=bool(shared)).run(batch, plan)
+        return self._graph(size, draws=draws_in_graph(batch), has_shared=bool(shared)).run(batch, plan)
 
-    def _graph(self, size: int, *, is_masked: bool, has_shared: bool) -> "_Graph":
-        """A graph; those with masks or shared ranges are captured when the first pass of their kind comes."""
-        key = (size, is_masked, has_shared)
+    def _graph(self, size: int, *, draws: bool, has_shared: bool) -> "_Graph":
+        """A graph; those without a draw or with shared ranges are captured when the first pass of their kind comes."""
+        key = (size, draws, has_shared)
         if key not in self._graphs:
             layout = _layout(size, self._members, has_shared=has_shared)
-            self._graphs[key] = self._make(layout=layout, grammars=self.grammars if is_masked else None)
+            self._graphs[key] = self._make(layout=layout, draws=draws)
         return self._graphs[key]
 
 
 def draws_in_graph(batch: Batch) -> bool:
-    """Whether what a graph draws is what the pass asks for."""
+    """Whether a graph can draw what the pass asks for: nothing but the settings of the batch is to be heeded."""
     sampling = batch.sampling
-    return not batch.is_edited and not bool((has_filter(sampling) & (sampling.temperatures > 0)).any())
+    if batch.is_edited or batch.is_constrained:
+        return False
+    return not bool((has_filter(sampling) & (sampling.temperatures > 0)).any())
 
 
 def _layout(size: int, members: int, *, has_shared: bool) -> PlanLayout:
@@ -138,7 +134,7 @@ class _Graph:
     Args:
         model, attention, slot_table, spare_slot, drawn_ids, device: See `DecodeGraphs`.
         layout: What the attention must know, of the rows of the graph.
-        grammars: Makes masks, and moves the rows past what is drawn under them; None: nothing is masked.
+        draws: Whether tokens are drawn in it.
     """
 
     def __init__(
@@ -151,7 +147,7 @@ class _Graph:
         drawn_ids: Tensor,
         device: Device,
         layout: PlanLayout,
-        grammars: RowGrammars | None,
+        draws: bool,
     ) -> None:
         size = layout.size
         self._layout, self._spare_slot, self._spare_row = layout, spare_slot, slot_table.num_rows
@@ -168,7 +164,7 @@ class _Graph:
         rows = layout.parts(plan)[4]
         out_ids, out_positions = (torch.zeros(size, dtype=torch.int64, device=plan.device) for _ in range(2))
 
-        def run() -> tuple[Tensor, Tensor]:
+        def run() -> tuple[Tensor, Tensor | None]:
             begin_decode(
                 ids,
                 positions,
@@ -181,16 +177,11 @@ class _Graph:
             )
             hidden = model.forward(out_ids, out_positions, attention.decode(slots, plan, layout))
             logits = model.logits(hidden)
+            if not draws:
+                return logits, None
             drawn = draw(
-                logits,
-                temperatures=temperatures.view(torch.float32),
-                seeds=seeds,
-                rows=rows,
-                drawn_ids=drawn_ids,
-                masks=None if grammars is None else grammars.masks(rows),
+                logits, temperatures=temperatures.view(torch.float32), seeds=seeds, rows=rows, drawn_ids=drawn_ids
             )
-            if grammars is not None:
-                grammars.advance(rows, drawn)
             return logits, drawn
 
         self._replay = device.capture(run)
@@ -209,7 +200,7 @@ class _Graph:
         self._layout.fill(words[6 * size :], batch.row_ids, plan)
         self._words.copy_(self._buffers[self._turn], non_blocking=True)
         logits, drawn = self._replay()
-        return GraphOutput(logits[:count], drawn[:count])
+        return GraphOutput(logits[:count], None if drawn is None else drawn[:count])
 
     def _host_words(self) -> NDArray[np.int32]:
         words: NDArray[np.int32] = self._buffers[self._turn].numpy()

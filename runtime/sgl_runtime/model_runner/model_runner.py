@@ -17,7 +17,7 @@ from sgl_runtime.device.mask_tables import DeviceVocabulary
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.host_kv_pool import HostKVPool
 from sgl_runtime.forward.slot_table import SlotTable
-from sgl_runtime.model_runner.decode_graphs import DecodeGraphs, draws_in_graph
+from sgl_runtime.model_runner.decode_graphs import DecodeGraphs
 from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.logprobs import InputLogprobs, alternatives, input_logprobs
 from sgl_runtime.model_runner.row_grammars import RowGrammars
@@ -44,6 +44,24 @@ class ForwardOutput:
     hidden_states: tuple[NDArray[np.float32] | None, ...] | None
     timer: StoppedTimer
     drawn: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class TokenChoice:
+    """What the host has to say of the tokens that a pass draws.
+
+    Attributes:
+        masks: (B, ceil(V / 32)) int32 token masks, or None where the host makes none.
+        logit_edits: By row of the batch, or None where no row has any.
+        forced_ids: (B,) int64 tokens that rows must take, -1 where they are drawn; None: all are drawn.
+    """
+
+    masks: NDArray[np.int32] | None = None
+    logit_edits: LogitEdits | None = None
+    forced_ids: NDArray[np.int64] | None = None
+
+
+NO_CHOICE = TokenChoice()
 
 
 class PendingOutput:
@@ -157,8 +175,6 @@ class ModelRunner:
         vocabulary = DeviceVocabulary(token_bytes, end_ids=end_ids, size=size, device=where)
         num_rows = self._slot_table.num_rows
         self._grammars = RowGrammars(vocabulary, num_rows=num_rows, max_depth=max_depth, device=self._device)
-        if self._graphs is not None:
-            self._graphs.grammars = self._grammars
         return self._grammars
 
     @torch.inference_mode()
@@ -172,9 +188,8 @@ class ModelRunner:
         if self._graphs is not None and self._graphs.takes(batch):
             self._slot_table.update_prefixes(batch)
             output = self._graphs.run(batch)
-            drawn = output.drawn if draws_in_graph(batch) else None
             inputs = InputLogprobs((None,) * batch.size, None)
-            return ForwardOutput(output.logits, inputs, None, timer.stop(), drawn)
+            return ForwardOutput(output.logits, inputs, None, timer.stop(), output.drawn)
         self._slot_table.update(batch)
         forward_batch = ForwardBatch.from_batch(batch, self._device, drawn_ids=self._drawn_ids)
         attend = self._attention.prepare(forward_batch)
@@ -186,37 +201,29 @@ class ModelRunner:
         return ForwardOutput(logits, inputs, self._hidden_states(batch, hidden), timer.stop())
 
     @torch.inference_mode()
-    def sample(
-        self,
-        batch: Batch,
-        output: ForwardOutput,
-        masks: NDArray[np.int32] | None,
-        logit_edits: LogitEdits | None,
-    ) -> "PendingOutput":
+    def sample(self, batch: Batch, output: ForwardOutput, choice: TokenChoice = NO_CHOICE) -> PendingOutput:
         """Draw the next tokens.
 
         Args:
             batch: The pass.
             output: What its forward gave.
-            masks: (B, ceil(V / 32)) int32 token masks, or None where no row is constrained.
-            logit_edits: By row of the batch, or None where no row has any.
+            choice: What the host has to say of the tokens.
         """
         rows = batch.samples
         pending = PendingOutput(batch, output)
         if not rows.any():
             return pending
         wants_logprob = bool(batch.wants_logprob[rows].any())
-        is_edited = masks is not None or logit_edits is not None
         if output.drawn is not None:
-            assert not is_edited, "the batch said that the host brings neither masks nor edits"
+            assert choice == NO_CHOICE, "the batch said that the host has nothing to say of the tokens"
             drawn, logits = output.drawn, output.logits
         else:
-            logits = output.logits.float() if logit_edits is not None else output.logits
+            logits = output.logits if choice.logit_edits is None else output.logits.float()
             # Log probabilities are of what the model says, before anything is done to it.
-            is_changed = is_edited or batch.is_constrained
-            plain = logits.clone() if wants_logprob and is_changed else logits
-            pending.failures = self._edit(batch, logits, masks, logit_edits)
-            drawn = self._draw(batch, logits)
+            is_edited = choice.masks is not None or choice.logit_edits is not None
+            plain = logits.clone() if wants_logprob and is_edited else logits
+            pending.failures = self._edit(batch, logits, choice.masks, choice.logit_edits)
+            drawn = self._draw(batch, logits, choice.forced_ids)
             logits = plain
         pending.tokens = self._device.start_copy(drawn)
         if wants_logprob:
@@ -225,15 +232,17 @@ class ModelRunner:
             pending.alternatives = self._alternatives(batch, logprobs)
         return pending
 
-    def _draw(self, batch: Batch, logits: Tensor) -> Tensor:
+    def _draw(self, batch: Batch, logits: Tensor, forced_ids: NDArray[np.int64] | None) -> Tensor:
         """Draw under the masks that the device makes; (S,) tokens, kept for the next pass as well."""
-        samples = batch.samples
+        samples, grammars = batch.samples, self._grammars if batch.is_constrained else None
         row_ids = self._device.to_device(batch.row_ids[samples])
-        if batch.is_constrained and self._grammars is not None:
-            self._device.ops.mask_logits(logits, self._grammars.masks(row_ids))
-        drawn = self._sampler.sample(logits, batch.sampling.select(samples))
-        if batch.is_constrained and self._grammars is not None:
-            self._grammars.advance(row_ids, drawn)
+        masks = None if grammars is None else grammars.masks(row_ids)
+        drawn = self._sampler.sample(logits, batch.sampling.select(samples), masks)
+        if forced_ids is not None:
+            forced = self._device.to_device(forced_ids[samples])
+            drawn = torch.where(forced >= 0, forced, drawn)
+        if grammars is not None:
+            grammars.advance(row_ids, drawn)
         self._drawn_ids[row_ids.long()] = drawn
         return drawn
 

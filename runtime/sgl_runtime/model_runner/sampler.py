@@ -43,7 +43,7 @@ class Sampler:
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def sample(self, logits: Tensor, sampling: SamplingBatch) -> Tensor:
+    def sample(self, logits: Tensor, sampling: SamplingBatch, masks: Tensor | None = None) -> Tensor:
         """Draw a token for every row.
 
         Temperature first, then top-k, top-p on what is left, then min-p against the likeliest.  The draw inverts the
@@ -53,6 +53,7 @@ class Sampler:
         Args:
             logits: (R, V) float, masked tokens at minus infinity.
             sampling: Settings of the R rows.
+            masks: (R, ceil(V / 32)) int32 bits of the tokens that may come, on the device; None: all may.
 
         Returns:
             (R,) int64.
@@ -61,10 +62,13 @@ class Sampler:
         filtered = drawn & has_filter(sampling)
         temperatures = np.where(filtered, np.float32(0.0), sampling.temperatures)
         to_device = self._device.to_device
-        out = self._device.ops.draw(logits, to_device(temperatures), to_device(sampling.uniforms))
+        out = self._device.ops.draw(logits, to_device(temperatures), to_device(sampling.uniforms), masks)
         if filtered.any():
             index = to_device(np.flatnonzero(filtered))
-            probs = (logits[index].float() / self._column(sampling.temperatures[filtered])).softmax(dim=-1)
+            chosen = logits[index].float()
+            if masks is not None:
+                self._device.ops.mask_logits(chosen, masks[index])
+            probs = (chosen / self._column(sampling.temperatures[filtered])).softmax(dim=-1)
             out[index] = self._draw_filtered(probs, sampling.select(filtered))
         return out
 

@@ -88,30 +88,32 @@ class Admission:
             return []
         reserved = sum(max(req.num_uncomputed - 1, 0) + self._estimate.reserve(req) for req in running)
         admitted: list[tuple[Req, int]] = []
+        is_short = False
         for req in list(waiting.in_order(self._ledger.find)):
             if budget <= 0 or not pools.rows.num_free or len(running) + len(admitted) >= self._max_running:
                 break
             must_fit = not running and not admitted
             count = self._admit(req, budget, reserved, alone=alone and not admitted, must_fit=must_fit)
-            if count is None:
+            if not count:
+                is_short = count is None
                 break
             waiting.remove(req)
             admitted.append((req, count))
             budget -= count
             reserved += req.num_uncomputed - count + self._estimate.reserve(req)
         waiting.note_admitted(len(admitted))
-        self._blocked = None if admitted else (waiting.num_changes, pools.num_available)
+        self._blocked = (waiting.num_changes, pools.num_available) if is_short and not admitted else None
         return admitted
 
     def _admit(self, req: Req, budget: int, reserved: int, *, alone: bool, must_fit: bool) -> int | None:
-        """Let one request in; how many tokens the pass computes of it, None if it has to wait."""
+        """Let one request in; how many tokens the pass computes of it, 0 if it has no room, None if slots are short."""
         pools = self._ledger.pools
         match = self._ledger.match(req)
         new = len(req.tokens) - match.length
         count = new
         if new > budget and not (alone and not self._chunked):
             if not self._chunked or (budget < MIN_PIECE and not alone):
-                return None
+                return 0
             count = budget
         # Locked first: what this request matched is not to be evicted for it.
         pools.cache.lock(match.node)

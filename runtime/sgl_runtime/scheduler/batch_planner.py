@@ -5,11 +5,14 @@ import logging
 from sgl_runtime.config import SchedulerConfig
 from sgl_runtime.scheduler.admission import Admission, OutputEstimate
 from sgl_runtime.scheduler.batch_builder import BatchBuilder, PlannedPass
-from sgl_runtime.scheduler.req import Req
+from sgl_runtime.scheduler.req import TURN, Req
 from sgl_runtime.scheduler.slot_ledger import SlotLedger
 from sgl_runtime.scheduler.waiting_queue import WaitingQueue
 
 logger = logging.getLogger(__name__)
+
+MIN_PROMPT_SHARE = 4
+"""Prompts get one in so many tokens of a mixed pass at least, however many requests decode along."""
 
 
 class BatchPlanner:
@@ -50,19 +53,20 @@ class BatchPlanner:
         if self._is_blocked and waiting:
             self._preempt(waiting, running)
         decoding, partial = _split(running)
-        if decoding and self._since_decode >= self._max_prefill:
+        if decoding and self._since_decode + self._max_pass > self._max_prefill:
             return self._decode(decoding, waiting, running)
         has_forced = self._joins_forced and any(req.num_computed >= req.prompt_len for req in partial)
         along = decoding if self._mixed or has_forced else []
-        pieces = self._pieces(partial, self._max_pass - len(along))
+        room = max(self._max_pass - len(along), self._max_pass // MIN_PROMPT_SHARE, 1)
+        pieces = self._pieces(partial, room)
         pieces += [(req, 1) for req in along]
         pieces = self._take_slots(pieces, waiting, running)
         num_along = sum(req.is_decoding for req, _ in pieces)
         admitted: list[tuple[Req, int]] = []
         # Who was retracted just now may have a token on its way, and waits for it.
         if num_retracted == self.num_retracted:
-            budget = self._max_pass - sum(count for _, count in pieces)
-            admitted = self._admit(waiting, running, budget=budget, alone=num_along == len(pieces))
+            room -= sum(count for _, count in pieces) - num_along
+            admitted = self._admit(waiting, running, budget=room, alone=num_along == len(pieces))
         if len(pieces) - num_along + len(admitted) == 0:
             if along:
                 return self._builder.decode([req for req, _ in pieces]) if pieces else None
@@ -77,7 +81,7 @@ class BatchPlanner:
     def _pieces(self, partial: list[Req], budget: int) -> list[tuple[Req, int]]:
         """What the pass takes of prompts and forced text of requests that run already, the most urgent first."""
         pieces: list[tuple[Req, int]] = []
-        for req in sorted(partial, key=Req.turn):
+        for req in sorted(partial, key=TURN):
             if budget <= 0:
                 break
             count = min(req.num_uncomputed, budget) if self._chunked else req.num_uncomputed
@@ -124,7 +128,7 @@ class BatchPlanner:
                 break
             assert len(running) > 1, "a single request always fits: its context is limited to the pool"
             # The one that would wait longest: least urgent, and newest of these.
-            self._retract(max(running, key=Req.turn), waiting, running)
+            self._retract(max(running, key=TURN), waiting, running)
             self.estimate.note_retraction()
             pieces = [(req, count) for req, count in pieces if req.row >= 0]
         return pieces
@@ -133,7 +137,7 @@ class BatchPlanner:
         """Retract requests that are less urgent, by the threshold, than the first that waits, if that lets it in."""
         first = waiting.most_urgent
         limit = first.message.priority - self._preemption_threshold
-        victims = sorted((req for req in running if req.message.priority <= limit), key=Req.turn)
+        victims = sorted((req for req in running if req.message.priority <= limit), key=TURN)
         pools = self._ledger.pools
         needed = len(first.tokens) - self._ledger.match(first).length + 1
         if not victims or pools.num_available + sum(req.num_computed for req in victims) < needed:

@@ -23,6 +23,13 @@ NO_TOKEN = FinishReason(
 )
 
 
+MAX_JUMPING = 16
+"""Requests that decode together up to which forced text is appended without passes where the device makes masks.
+
+With more of them, one captured pass for all costs less than one that computes the forced text of some.
+"""
+
+
 def grammar_spec(sampling: SamplingParams) -> GrammarSpec | None:
     """The constraint that a request asks for."""
     kind = sampling.grammar_kind
@@ -155,8 +162,15 @@ class GrammarQueue:
         self.mask_seconds += time.monotonic() - begin
         return masks
 
-    def token_to_append(self, req: Req) -> int | None:
-        """The token that a request must go on with, if it is to be appended without a pass."""
+    def token_to_append(self, req: Req, *, num_running: int) -> int | None:
+        """The token that a request must go on with, if it is to be appended without a pass.
+
+        Args:
+            req: The request.
+            num_running: How many decode together.
+        """
+        if self._device is not None and num_running > MAX_JUMPING:
+            return None
         # A log probability that is wanted takes a pass.
         if not self._jump_forward or req.message.return_logprob or req.failure is not None:
             return None
@@ -178,14 +192,25 @@ class GrammarQueue:
             req.device_grammar = None
 
     def _bring_to_device(self, req: Req) -> None:
-        """Let the device make the masks of a request, where all that its masks hold comes from the automaton.
-
-        Where forced text is to be drawn, its tokens are chosen on the host; and so is the end where it is ignored.
-        """
-        draws_forced = self._forced is not None and (not self._jump_forward or req.message.return_logprob)
-        if self._device is None or draws_forced or req.sampling.ignore_eos or not isinstance(req.grammar, FsmState):
+        """Let the device make the masks of a request, where all that its masks hold comes from the automaton."""
+        if self._device is None or req.sampling.ignore_eos or not isinstance(req.grammar, FsmState):
             return
         req.device_grammar = self._device.hold(req.grammar.automaton)
+
+    def forced_ids(self, reqs: Sequence[Req | None]) -> NDArray[np.int64] | None:
+        """(B,) tokens that rows must take whose masks the device makes, -1 where it draws; None where it draws all.
+
+        Args:
+            reqs: The request of each row; None where nothing is drawn.
+        """
+        if self._forced is None or all(req is None or req.device_grammar is None for req in reqs):
+            return None
+        begin = time.monotonic()
+        tokens = [None if req is None or req.device_grammar is None else self._next_forced(req) for req in reqs]
+        self.mask_seconds += time.monotonic() - begin
+        if all(token is None for token in tokens):
+            return None
+        return np.array([-1 if token is None else token for token in tokens], dtype=np.int64)
 
     def advance(self, req: Req) -> None:
         """Move a request's cursor past its newest token."""

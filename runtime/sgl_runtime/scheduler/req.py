@@ -1,6 +1,7 @@
 """Req: one live request inside the scheduler."""
 
 from enum import Enum, auto
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ class ReqState(Enum):
     FINISHED = auto()
 
 
+TURN = attrgetter("turn")
+"""Key that sorts requests by their turn."""
+
+
 class Req:
     """A request from accept to finish.
 
@@ -34,6 +39,7 @@ class Req:
 
     Attributes:
         max_len: Most tokens of prompt and output.
+        turn: Whose turn it is: requests run in the order of these, the smallest first.
         tokens: Prompt and output ids.
         row: Row in the ReqToTokenPool while running.
         num_computed: Positions whose keys and values the passes that were planned compute, while running.
@@ -68,6 +74,7 @@ class Req:
         self.sampling = message.sampling
         self.seed = seed
         self.arrival = arrival
+        self.turn = -message.priority, arrival
         self.logit_rules = logit_rules
         self.max_new_tokens = message.sampling.max_new_tokens
         self.prompt_len = len(message.input_ids)
@@ -97,10 +104,6 @@ class Req:
         self.num_forced = 0
         self.stops = stop_search(message.sampling.stop, message.stop_automata)
         self.failure: FinishReason | None = None
-
-    def turn(self) -> tuple[int, int]:
-        """Whose turn it is: requests run in the order of these, the smallest first."""
-        return -self.message.priority, self.arrival
 
     @property
     def num_output(self) -> int:

@@ -51,7 +51,7 @@ class ResultApplier:
                 continue
             if len(req.tokens) != total:
                 continue
-            deltas.append(self._apply_draw(req, token_id, output, index))
+            deltas.append(self._apply_draw(req, token_id, output, index, num_running=len(planned.reqs)))
             if index < planned.num_prefill and req.row >= 0:
                 self._ledger.share(req)
         return deltas
@@ -66,7 +66,7 @@ class ResultApplier:
         req.has_run = True
         return self._end(req, StopVerdict(FinishReason(type="length"), 0), [], logprobs)
 
-    def _apply_draw(self, req: Req, token_id: int, output: StepOutput, index: int) -> TokenDelta:
+    def _apply_draw(self, req: Req, token_id: int, output: StepOutput, index: int, *, num_running: int) -> TokenDelta:
         req.num_drawing -= 1
         failure = None if output.failures is None else output.failures[index]
         if failure is not None:
@@ -85,7 +85,7 @@ class ResultApplier:
             verdict = self._stop_checker.check(req)
         else:
             self._grammars.advance(req)
-            verdict = self._verdict(req) or self._jump_forward(req, new_ids)
+            verdict = self._verdict(req) or self._jump_forward(req, new_ids, num_running)
         if verdict is not None:
             return self._end(req, verdict, new_ids, logprobs)
         return self._delta(req, new_ids, None, logprobs)
@@ -102,10 +102,10 @@ class ResultApplier:
         req.finish(verdict.reason)
         return self._delta(req, new_ids, verdict, logprobs)
 
-    def _jump_forward(self, req: Req, new_ids: list[int]) -> StopVerdict | None:
+    def _jump_forward(self, req: Req, new_ids: list[int], num_running: int) -> StopVerdict | None:
         """Append the tokens that a grammar forces; the next pass computes them together."""
         while True:
-            token_id = self._grammars.token_to_append(req)
+            token_id = self._grammars.token_to_append(req, num_running=num_running)
             if token_id is None:
                 return None
             req.append(token_id)

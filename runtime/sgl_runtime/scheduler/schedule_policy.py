@@ -70,8 +70,12 @@ class SchedulePolicy:
             ordered = sorted(reqs, key=lambda req: (-req.message.priority, self._random.random()))
         else:
             ordered = self._by_prefix(reqs, find)
-        overdue = self._overdue(reqs)
-        return ordered if overdue is None else [overdue, *(req for req in ordered if req is not overdue)]
+        first = reqs[0]
+        assert first.due is not None, "set when it began to wait"
+        if self._num_admitted < first.due:
+            return ordered
+        # Only one at a time goes before the others: it brings its prefix into the cache, and those that share it follow.
+        return [first, *(req for req in ordered if req is not first)]
 
     def _by_prefix(self, reqs: Sequence[Req], find: FindPrefix) -> list[Req]:
         looked_at = list(islice(reqs, MAX_LOOKED_AT))
@@ -79,19 +83,6 @@ class SchedulePolicy:
         keys = _by_length(places) if self._name == "lpm" else _by_subtree(places)
         entries = [(-req.message.priority, key, req.arrival, req) for req, key in zip(looked_at, keys, strict=True)]
         return [*(entry[-1] for entry in sorted(entries)), *islice(reqs, MAX_LOOKED_AT, None)]
-
-    def _overdue(self, reqs: Sequence[Req]) -> Req | None:
-        """The first of the most urgent requests that was overtaken too often.
-
-        Only one at a time goes before the others: it brings its prefix into the cache, and those that share it follow.
-        """
-        for req in reqs:
-            assert req.due is not None, "set when it began to wait"
-            if req.message.priority < reqs[0].message.priority:
-                break
-            if req.due <= self._num_admitted:
-                return req
-        return None
 
 
 def _by_length(places: Sequence[PrefixPlace]) -> list[Any]:

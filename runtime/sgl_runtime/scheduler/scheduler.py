@@ -116,9 +116,10 @@ class Scheduler:
         if planned is None or pending is None:
             return outputs
         self._stats.note_planned(planned, self._load())
-        drawing = planned.drawing() if planned.batch.is_edited else []
+        is_shaped = planned.batch.is_edited or planned.batch.is_constrained
+        drawing = planned.drawing() if is_shaped else []
         masks = self._grammars.masks(drawing)
-        tokens = pending.sample(masks, collect_edits(drawing))
+        tokens = pending.sample(masks, collect_edits(drawing), self._grammars.forced_ids(drawing))
         if self._overlap:
             self._under_way = planned, tokens
         else:

@@ -63,13 +63,6 @@ class _Turn:
             count, turn = min(count, turn.kept), turn.parent
         return np.concatenate(pieces[::-1]) if pieces else np.empty(0, dtype=np.int64)
 
-    def follows(self, other: "_Turn") -> bool:
-        """Whether it was made of another turn, over any number of turns."""
-        turn = self.parent
-        while turn is not None and turn is not other:
-            turn = turn.parent
-        return turn is other
-
 
 @dataclass(eq=False)
 class _Session:
@@ -181,9 +174,11 @@ class Sessions:
         if message.rid in session.turns:
             raise InvalidRequestError(f"rid {message.rid!r} is a turn of this session already", param="rid")
         parent = _parent(session, params)
-        if len(session.turns) >= self._max_turns and not params.replace:
+        forgotten = _followers(session, parent) if params.replace else []
+        num_left = len(session.turns) - len(forgotten)
+        if num_left >= self._max_turns:
             raise InvalidRequestError(
-                f"session_params: the session has {len(session.turns)} turns and takes no more; replace one, or close",
+                f"session_params: the session has {num_left} turns and takes no more; replace an earlier one, or close",
                 param="session_params",
             )
         kept = 0 if parent is None else _num_kept(parent, params)
@@ -192,7 +187,10 @@ class Sessions:
         ids = np.concatenate([front, own])
         self._check_length(session, ids, max_new_tokens=message.sampling.max_new_tokens)
         joined = _with_prompt(message, ids.tolist(), context_length=self._context_length)
-        superseded = _forget(session, parent) if params.replace else []
+        for turn in forgotten:
+            del session.turns[turn.rid]
+        ended = [*forgotten, parent] if params.replace and parent is not None else forgotten
+        superseded = [turn.req for turn in ended if turn.req is not None]
         session.turns[message.rid] = _Turn(message.rid, parent, kept, own)
         session.last_used = self._clock()
         return JoinedTurn(joined, superseded)
@@ -260,15 +258,14 @@ def _num_kept(parent: _Turn, params: SessionTurn) -> int:
     return max(count + params.offset, 0) if params.offset < 0 else min(params.offset, count)
 
 
-def _forget(session: _Session, parent: _Turn | None) -> list[Req]:
-    """Drop the turns that follow a turn, or all; the live requests among them, and that of the turn itself."""
-    live = [] if parent is None or parent.req is None else [parent.req]
-    for turn in list(session.turns.values()):
-        if parent is None or turn.follows(parent):
-            del session.turns[turn.rid]
-            if turn.req is not None:
-                live.append(turn.req)
-    return live
+def _followers(session: _Session, parent: _Turn | None) -> list[_Turn]:
+    """The turns that follow a turn, over any number of turns; all, if it is None."""
+    found: dict[_Turn, None] = {}
+    # A turn stands behind the one that it was made of.
+    for turn in session.turns.values():
+        if parent is None or turn.parent is parent or turn.parent in found:
+            found[turn] = None
+    return list(found)
 
 
 def _with_prompt(message: TokenizedRequest, ids: list[int], *, context_length: int) -> TokenizedRequest:

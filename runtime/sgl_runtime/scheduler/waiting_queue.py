@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 
-from sgl_runtime.scheduler.req import Req
+from sgl_runtime.scheduler.req import TURN, Req
 from sgl_runtime.scheduler.schedule_policy import FindPrefix, SchedulePolicy
 
 
@@ -36,7 +36,7 @@ class WaitingQueue:
     def add(self, req: Req) -> None:
         """Let a request wait."""
         self._policy.note_arrival(req, num_waiting=len(self._reqs))
-        insort(self._reqs, req, key=Req.turn)
+        insort(self._reqs, req, key=TURN)
         self.num_changes += 1
 
     def remove(self, req: Req) -> None:
@@ -54,7 +54,7 @@ class WaitingQueue:
 
     def _place(self, req: Req) -> int | None:
         """Where a request stands; None if it does not wait."""
-        place = bisect_left(self._reqs, req.turn(), key=Req.turn)
+        place = bisect_left(self._reqs, req.turn, key=TURN)
         return place if place < len(self._reqs) and self._reqs[place] is req else None
 
     def in_order(self, find: FindPrefix) -> Sequence[Req]:

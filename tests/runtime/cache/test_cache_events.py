@@ -8,7 +8,7 @@ from sgl_runtime.cache.cache_events import CacheEvent, CacheEvents
 from sgl_runtime.cache.host_tier import HostTier
 from sgl_runtime.cache.radix_cache import RadixCache
 from sgl_runtime.cache.radix_node import RadixNode
-from sgl_runtime.cache.radix_tree import RadixTree, as_array
+from sgl_runtime.cache.radix_tree import RadixRoot, RadixTree, as_array
 from sgl_runtime.cache.slot_allocator import SlotAllocator
 
 
@@ -74,10 +74,17 @@ def test_events_rebuild_the_tree():
         nodes = {node.serial: node for node in tree.nodes()}
         assert viewer.ids == {serial: as_array(node.ids).tolist() for serial, node in nodes.items()}
         assert viewer.on_device == {serial: node.slots is not None for serial, node in nodes.items()}
-        assert viewer.keys == {serial: tree.extra_key(node) for serial, node in nodes.items()}
+        assert viewer.keys == {serial: key_of(node) for serial, node in nodes.items()}
         assert viewer.parents == {serial: parent_of(node).serial for serial, node in nodes.items()}
     assert kinds == {"stored", "split", "to_host", "loaded", "removed", "cleared"}
     cache.check()
+
+
+def key_of(node: RadixNode) -> str | None:
+    while node.parent is not None:
+        node = node.parent
+    assert isinstance(node, RadixRoot)
+    return node.extra_key
 
 
 def parent_of(node: RadixNode) -> RadixNode:

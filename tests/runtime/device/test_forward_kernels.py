@@ -270,7 +270,7 @@ def test_pieces_cover_every_context_once(lengths, extra):
 
 
 def test_draws_follow_the_softmax_under_masks_and_are_repeatable():
-    rows, vocab = 20_000 if torch.cuda.is_available() else 200, 40
+    rows, vocab = 20_000 if torch.cuda.is_available() else 120, 40
     logits = random(1, vocab).expand(rows, vocab).contiguous()
     allowed = torch.zeros(vocab, dtype=torch.bool)
     allowed[[1, 5, 17, 33, 39]] = True

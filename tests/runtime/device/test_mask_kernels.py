@@ -74,14 +74,14 @@ def test_masks_and_moves_are_those_of_the_host(automata: list[ByteAutomaton], pr
     vocabulary = DeviceVocabulary(TOKENS, end_ids=frozenset([END]), size=len(TOKENS), device=DEVICE)
     tables = MaskTables(vocabulary, DEVICE, SIZES)
     on_device = [
-        tables.add(arrays_of(each), precompute=np.arange(min(each.num_states, 8)) if precompute else None)
+        tables.add(arrays_of(each), precompute=np.arange(min(each.num_states, 4)) if precompute else None)
         for each in automata
     ]
     batch = BatchMasks(tables, max_rows=len(automata) + 1, max_depth=MAX_DEPTH, device=DEVICE)
     for row, each in enumerate(on_device):
         batch.start(row, each)
     places: list[tuple[int, Stack]] = [(0, ())] * len(automata)
-    for _ in range(4):
+    for _ in range(3):
         masks = batch.make(len(automata) + 1).cpu().numpy()
         assert (masks[-1] == -1).all()
         chosen = []
@@ -123,7 +123,7 @@ def test_near_the_limit_on_levels_masks_are_those_of_the_host(precompute: bool) 
     order = VocabularyOrder.of(GrammarVocabulary(tuple(TOKENS), frozenset([END]), len(TOKENS)))
     tables = MaskTables(vocabulary, DEVICE, SIZES)
     on_device = [
-        tables.add(arrays_of(each), precompute=np.arange(min(each.num_states, 8)) if precompute else None)
+        tables.add(arrays_of(each), precompute=np.arange(min(each.num_states, 4)) if precompute else None)
         for each in compiled
     ]
     limit = 4
@@ -132,7 +132,7 @@ def test_near_the_limit_on_levels_masks_are_those_of_the_host(precompute: bool) 
         batch.start(row, each)
     rng = random.Random(precompute)
     places: list[tuple[int, Stack]] = [(0, ())] * len(compiled)
-    for _ in range(5):
+    for _ in range(4):
         masks = batch.make(len(compiled)).cpu().numpy()
         chosen = []
         for row, automaton in enumerate(compiled):

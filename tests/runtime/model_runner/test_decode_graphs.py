@@ -12,7 +12,7 @@ from fakes.small_model import make_runner
 from sgl_runtime.batch import Batch, SamplingBatch
 from sgl_runtime.device.base import Device, select_device
 from sgl_runtime.model_runner.decode_graphs import graph_sizes
-from sgl_runtime.model_runner.model_runner import ModelRunner
+from sgl_runtime.model_runner.model_runner import ModelRunner, TokenChoice
 
 
 def make_batch(kind: str, rows: list[int], prefixes: list[int], ids: list[list[int]], **settings: Any) -> Batch:
@@ -46,7 +46,7 @@ def make_batch(kind: str, rows: list[int], prefixes: list[int], ids: list[list[i
 def run(runner: ModelRunner, batch: Batch) -> tuple[list[int], torch.Tensor, np.ndarray]:
     output = runner.forward(batch)
     logits = output.logits.clone()
-    result = runner.sample(batch, output, None, None).wait()
+    result = runner.sample(batch, output).wait()
     return result.token_ids.tolist(), logits, result.logprobs
 
 
@@ -100,11 +100,11 @@ def test_filters_and_masks_are_heeded_outside_of_the_graph(device):
     output = runner.forward(batch)
     assert output.drawn is None
     best = output.logits.argmax(-1).tolist()
-    assert runner.sample(batch, output, None, None).wait().token_ids.tolist() == best
+    assert runner.sample(batch, output).wait().token_ids.tolist() == best
     masks = np.zeros((1, 10), dtype=np.int32)
     masks[0, 7] = 1 << 3
     batch = dataclasses.replace(make_batch("decode", [0], [2], [[9]], temperature=1.0), is_edited=True)
-    assert runner.sample(batch, runner.forward(batch), masks, None).wait().token_ids.tolist() == [7 * 32 + 3]
+    assert runner.sample(batch, runner.forward(batch), TokenChoice(masks)).wait().token_ids.tolist() == [7 * 32 + 3]
     # The next pass goes on from it.
     follow = make_batch("decode", [0], [3], [[-1]])
     known = make_batch("decode", [0], [3], [[227]])

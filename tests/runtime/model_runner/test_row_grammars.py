@@ -14,6 +14,7 @@ from sgl_runtime.device.base import Device, select_device
 from sgl_runtime.executor.local import LocalExecutor
 from sgl_runtime.ipc.messages import TokenDelta, TokenizedRequest
 from sgl_runtime.sampling_params import SamplingParams
+from sgl_runtime.scheduler import grammar_queue
 from sgl_runtime.scheduler.scheduler import Scheduler
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
@@ -97,10 +98,13 @@ def text(ids: list[int]) -> str:
     return b"".join(TOKENS[token] for token in ids if token != EOS).decode()
 
 
-def test_constrained_requests_end_as_with_masks_of_the_host(device):
+@pytest.mark.parametrize("jumping", [True, False])
+def test_constrained_requests_end_as_with_masks_of_the_host(device, monkeypatch, jumping):
     expected = run(make_scheduler(select_device("cpu", num_threads=None)))
-    scheduler = make_scheduler(device)
-    outcomes = run(scheduler)
+    if not jumping:
+        # As where many requests decode together.
+        monkeypatch.setattr(grammar_queue, "MAX_JUMPING", 0)
+    outcomes = run(make_scheduler(device))
     # Draws with a temperature use other random numbers on the device.
     greedy = {message.rid for message in REQUESTS if message.sampling.temperature == 0.0}
     assert {rid: outcomes[rid] for rid in greedy} == {rid: expected[rid] for rid in greedy}

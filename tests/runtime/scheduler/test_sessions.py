@@ -281,6 +281,9 @@ def test_a_session_holds_so_many_turns():
         join(rid)
     with pytest.raises(InvalidRequestError, match="3 turns"):
         join("d")
+    # Nothing follows the latest turn, so nothing is forgotten for this one.
+    with pytest.raises(InvalidRequestError, match="3 turns"):
+        join("d", rid="c", replace=True)
     join("d", rid="a", replace=True)
     join("e")
 

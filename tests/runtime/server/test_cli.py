@@ -50,6 +50,11 @@ def test_an_option_is_known_by_its_old_name_too() -> None:
         (["--model-path", "m", "stray"], "stray is not an option"),
         (["--model-path", "m", "--grammar-backend", "x"], "invalid choice: 'x'"),
         (
+            ["--model-path", "m", "--chunked-prefill-size", "0"],
+            "chunked_prefill_size is 0; it must be at least 1, or -1 for prompts as a whole",
+        ),
+        (["--model-path", "m", "--cuda-graph-max-bs", "0"], "cuda_graph_max_bs is 0; it must be at least 1"),
+        (
             ["--model-path", "m", "--grammar-compile-memory", "9"],
             "grammar_compile_memory is 9; it must be at least 256",
         ),

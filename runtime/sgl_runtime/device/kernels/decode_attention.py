@@ -77,31 +77,33 @@ def attend_pieces_kernel(
 @triton.jit
 def merge_pieces_kernel(
     firsts, num_pieces, partial_out, partial_lse, out,
-    NUM_HEADS: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr,
+    NUM_HEADS: tl.constexpr, SHARE: tl.constexpr, PADDED: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Grid: (rows, heads).  Rows whose only piece is final are left alone."""
+    """Grid: (rows, groups of heads).  Rows whose only piece is final are left alone."""
     row = tl.program_id(0)
-    head = tl.program_id(1)
     count = tl.load(num_pieces + row)
     if count > 1:
         first = tl.load(firsts + row).to(tl.int64)
+        heads = tl.arange(0, PADDED)
+        is_head = heads < SHARE
+        head = tl.program_id(1) * SHARE + heads
         lanes = tl.arange(0, LANES)
-        inside = lanes < DIM
-        top = float("-inf")
-        total = 0.0
-        acc = tl.zeros([LANES], dtype=tl.float32)
+        inside = is_head[:, None] & (lanes < DIM)[None, :]
+        top = tl.full([PADDED], float("-inf"), dtype=tl.float32)
+        total = tl.zeros([PADDED], dtype=tl.float32)
+        acc = tl.zeros([PADDED, LANES], dtype=tl.float32)
         for piece in range(count):
             place = (first + piece) * NUM_HEADS + head
-            lse = tl.load(partial_lse + place)
-            value = tl.load(partial_out + place * DIM + lanes, mask=inside, other=0.0)
+            lse = tl.load(partial_lse + place, mask=is_head, other=0.0)
+            value = tl.load(partial_out + place[:, None] * DIM + lanes[None, :], mask=inside, other=0.0)
             higher = tl.maximum(top, lse)
             fade = tl.exp2(top - higher)
             weight = tl.exp2(lse - higher)
-            acc = acc * fade + value * weight
+            acc = acc * fade[:, None] + value * weight[:, None]
             total = total * fade + weight
             top = higher
-        target = out + (row.to(tl.int64) * NUM_HEADS + head) * DIM + lanes
-        tl.store(target, (acc / total).to(out.dtype.element_ty), mask=inside)
+        target = out + (row.to(tl.int64) * NUM_HEADS + head)[:, None] * DIM + lanes[None, :]
+        tl.store(target, (acc / total[:, None]).to(out.dtype.element_ty), mask=inside)
 
 
 def attend_pieces(
@@ -146,6 +148,7 @@ def attend_pieces(
         NUM_HEADS=num_heads, SHARE=share, PADDED=max(16, triton.next_power_of_2(share)), DIM=dim, LANES=lanes,
         BLOCK=BLOCK, CAP=logit_cap, STAGES=STAGES, num_warps=WARPS,
     )  # fmt: skip
-    merge_pieces_kernel[(rows, num_heads)](
-        firsts, num_pieces, partial_out, partial_lse, out, NUM_HEADS=num_heads, DIM=dim, LANES=lanes, num_warps=1
-    )
+    merge_pieces_kernel[(rows, groups)](
+        firsts, num_pieces, partial_out, partial_lse, out, NUM_HEADS=num_heads, SHARE=share,
+        PADDED=triton.next_power_of_2(share), DIM=dim, LANES=lanes, num_warps=1,
+    )  # fmt: skip
