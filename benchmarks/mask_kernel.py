@@ -28,7 +28,7 @@ import triton
 from people_schema import PEOPLE
 
 from sgl_runtime.config import GrammarConfig
-from sgl_runtime.device.mask_tables import (
+from sgl_runtime.device.mask_vocabulary import DeviceVocabulary
     ArenaSizes,
     AutomatonArrays,
     BatchMasks,

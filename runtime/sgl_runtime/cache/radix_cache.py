@@ -123,8 +123,15 @@ class RadixCache:
             position = end
         last = nodes[-1] if nodes else after
         if position < len(key):
-            last = self._add(last, key[position:], given[position:], extra_key)
+            last = self._tree.add(last, key[position:], given[position:], extra_key)
+            last.last_used = last.created = self._tick
+            self._num_cached += last.num_tokens
+            self._queue.add(last)
             kept.append(given[position:])
+            if self._host is not None:
+                self._host.inserted(last)
+            if self._events is not None:
+                self._events.stored(last, extra_key)
         raise_priority(last, priority)
         return PrefixMatch(as_array(b"".join(kept)), last)
 
@@ -223,17 +230,6 @@ class RadixCache:
         for node in nodes:
             node.last_used = self._tick
         return nodes
-
-    def _add(self, parent: RadixNode, ids: bytes, slots: bytes, extra_key: str | None) -> RadixNode:
-        node = self._tree.add(parent, ids, slots, extra_key)
-        node.last_used = node.created = self._tick
-        self._num_cached += node.num_tokens
-        self._queue.add(node)
-        if self._host is not None:
-            self._host.inserted(node)
-        if self._events is not None:
-            self._events.stored(node, extra_key)
-        return node
 
     def _put_on_device(self, node: RadixNode, slots: bytes) -> None:
         assert node.slots is None, "the node is on the host only"

@@ -4,7 +4,6 @@ Nothing here knows how automata are made: they come as plain arrays.  The kernel
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sgl_runtime.device import mask_kernels
+from sgl_runtime.device.mask_vocabulary import DeviceVocabulary
 from sgl_runtime.device.segments import Segments
 
-_PAD = 256
 # Small blocks of one warp: neighbours die together, and no barrier is needed to see that a block is dead.
 _BLOCK, _WARPS = 64, 1
 _PROGRAMS = 128
@@ -25,7 +24,6 @@ _LIST_CHUNKS = 16
 _ORDER_BLOCK = 1024
 # Bounds the memory that lists take while they are made: a word for each state and token.
 _STATES_AT_ONCE = 512
-_NO_TOKEN, _END_TOKEN = -1, -2
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,50 +69,6 @@ class DeviceAutomaton:
     reach: int
     state_rows: NDArray[np.int64]
     runs: dict[str, tuple[int, int]]
-
-
-class DeviceVocabulary:
-    """The tokens in device memory.
-
-    Args:
-        token_bytes: For each id its bytes; None or empty for ids that a constrained output never holds.
-        end_ids: Ids that end an output.
-        size: Number of logits, V.
-        device: Where to.
-
-    Attributes:
-        num_sorted: Number of tokens in sorted order, padded to whole blocks.
-        num_words: Words of one mask in the order of ids, ceil(V / 32).
-    """
-
-    def __init__(
-        self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, device: torch.device
-    ) -> None:
-        tokens = sorted(
-            (data, token_id) for token_id, data in enumerate(token_bytes[:size]) if data and token_id not in end_ids
-        )
-        self.num_sorted = -(-max(len(tokens), 1) // _PAD) * _PAD
-        self.num_words = -(-size // 32)
-        longest = max((len(data) for data, _ in tokens), default=1)
-        columns = np.zeros((longest, self.num_sorted), dtype=np.uint8)
-        lengths = np.zeros(self.num_sorted, dtype=np.int32)
-        places = np.full(self.num_words * 32, _NO_TOKEN, dtype=np.int32)
-        for place, (data, token_id) in enumerate(tokens):
-            columns[: len(data), place] = np.frombuffer(data, dtype=np.uint8)
-            lengths[place] = len(data)
-            places[token_id] = place
-        ids = np.zeros(self.num_sorted, dtype=np.int32)
-        ids[: len(tokens)] = [token_id for _, token_id in tokens]
-        places[[token_id for token_id in end_ids if token_id < size]] = _END_TOKEN
-        by_id = [data if data and token_id not in end_ids else b"" for token_id, data in enumerate(token_bytes[:size])]
-        by_id += [b""] * (size - len(by_id))
-        starts = np.cumsum([0, *map(len, by_id)]).astype(np.int32)
-        self.columns = torch.from_numpy(columns).to(device)
-        self.lengths = torch.from_numpy(lengths).to(device)
-        self.places = torch.from_numpy(places).to(device)
-        self.sorted_ids = torch.from_numpy(ids).to(device)
-        self.id_bytes = torch.from_numpy(np.frombuffer(b"".join(by_id) + b"\0", dtype=np.uint8).copy()).to(device)
-        self.id_starts = torch.from_numpy(starts).to(device)
 
 
 @dataclass(frozen=True)

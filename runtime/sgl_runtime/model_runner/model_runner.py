@@ -13,7 +13,7 @@ from sgl_runtime.attention.base import AttentionBackend
 from sgl_runtime.attention.triton_attention import TritonAttention
 from sgl_runtime.batch import Alternatives, Batch, LogitEdits, StepOutput
 from sgl_runtime.device.base import Device, HostCopy, StoppedTimer
-from sgl_runtime.device.mask_tables import DeviceVocabulary
+from sgl_runtime.device.mask_vocabulary import DeviceVocabulary
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.host_kv_pool import HostKVPool
 from sgl_runtime.forward.slot_table import SlotTable

@@ -74,7 +74,7 @@ class SchedulePolicy:
         assert first.due is not None, "set when it began to wait"
         if self._num_admitted < first.due:
             return ordered
-        # Only one at a time goes before the others: it brings its prefix into the cache, and those that share it follow.
+        # Only one at a time goes before the others: those that share its prefix follow once it is in the cache.
         return [first, *(req for req in ordered if req is not first)]
 
     def _by_prefix(self, reqs: Sequence[Req], find: FindPrefix) -> list[Req]:

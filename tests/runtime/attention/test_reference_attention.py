@@ -1,7 +1,6 @@
 """Every backend against `reference_attention` computed request by request."""
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -68,12 +67,14 @@ PASSES = [
 ]
 
 
-def cases() -> Iterator[Any]:
+def cases() -> list[Any]:
     """All combinations; of kernels in the interpreter the default run takes every pass and every number of heads once."""
+    params = []
     for name, shape, layout, one in itertools.product(ATTENTION_BACKENDS.names(), HEADS, LAYOUTS, PASSES):
         is_usual = layout == "one scattered prefix" and (shape == (6, 2) or one is PASSES[4])
         marks = () if name != "triton" or is_usual else pytest.mark.slow
-        yield pytest.param(name, *shape, layout, *one, marks=marks)
+        params.append(pytest.param(name, *shape, layout, *one, marks=marks))
+    return params
 
 
 @pytest.mark.parametrize(("name", "heads", "groups", "layout", "kind", "prefixes", "new"), cases())

@@ -28,7 +28,7 @@ def reports(*arguments: str) -> dict[str, dict[str, float]]:
 
 
 def test_the_longest_prefix_first_comes_close_to_the_best_order():
-    traffic = ("--traces", "few-shot", "--requests", "400", "--slots", "8000")
+    traffic = ("--traces", "few-shot", "--requests", "600", "--slots", "8000")
     found = reports(*traffic, "--policies", "lpm,fcfs")
     best = found["lpm"]["best_hit_rate_this_size"]
     assert found["lpm"]["hit_rate"] > 0.96 * best

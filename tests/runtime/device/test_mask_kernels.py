@@ -12,7 +12,8 @@ import torch
 pytest.importorskip("triton")
 
 from sgl_runtime.config import GrammarConfig
-from sgl_runtime.device.mask_tables import ArenaSizes, AutomatonArrays, BatchMasks, DeviceVocabulary, MaskTables
+from sgl_runtime.device.mask_tables import ArenaSizes, AutomatonArrays, BatchMasks, MaskTables
+from sgl_runtime.device.mask_vocabulary import DeviceVocabulary
 from sgl_runtime.device.segments import Segments
 from sgl_runtime.grammar.automaton import ByteAutomaton, Stack
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary

@@ -1,0 +1,53 @@
+"""DeviceVocabulary: the tokens of a model in device memory, as the kernels of constrained decoding read them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+_PAD = 256
+_NO_TOKEN, _END_TOKEN = -1, -2
+
+
+class DeviceVocabulary:
+    """The tokens in device memory.
+
+    Args:
+        token_bytes: For each id its bytes; None or empty for ids that a constrained output never holds.
+        end_ids: Ids that end an output.
+        size: Number of logits, V.
+        device: Where to.
+
+    Attributes:
+        num_sorted: Number of tokens in sorted order, padded to whole blocks.
+        num_words: Words of one mask in the order of ids, ceil(V / 32).
+    """
+
+    def __init__(
+        self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, device: torch.device
+    ) -> None:
+        tokens = sorted(
+            (data, token_id) for token_id, data in enumerate(token_bytes[:size]) if data and token_id not in end_ids
+        )
+        self.num_sorted = -(-max(len(tokens), 1) // _PAD) * _PAD
+        self.num_words = -(-size // 32)
+        longest = max((len(data) for data, _ in tokens), default=1)
+        columns = np.zeros((longest, self.num_sorted), dtype=np.uint8)
+        lengths = np.zeros(self.num_sorted, dtype=np.int32)
+        places = np.full(self.num_words * 32, _NO_TOKEN, dtype=np.int32)
+        for place, (data, token_id) in enumerate(tokens):
+            columns[: len(data), place] = np.frombuffer(data, dtype=np.uint8)
+            lengths[place] = len(data)
+            places[token_id] = place
+        ids = np.zeros(self.num_sorted, dtype=np.int32)
+        ids[: len(tokens)] = [token_id for _, token_id in tokens]
+        places[[token_id for token_id in end_ids if token_id < size]] = _END_TOKEN
+        by_id = [data if data and token_id not in end_ids else b"" for token_id, data in enumerate(token_bytes[:size])]
+        by_id += [b""] * (size - len(by_id))
+        starts = np.cumsum([0, *map(len, by_id)]).astype(np.int32)
+        self.columns = torch.from_numpy(columns).to(device)
+        self.lengths = torch.from_numpy(lengths).to(device)
+        self.places = torch.from_numpy(places).to(device)
+        self.sorted_ids = torch.from_numpy(ids).to(device)
+        self.id_bytes = torch.from_numpy(np.frombuffer(b"".join(by_id) + b"\0", dtype=np.uint8).copy()).to(device)
+        self.id_starts = torch.from_numpy(starts).to(device)
