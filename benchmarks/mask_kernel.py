@@ -28,14 +28,8 @@ import triton
 from people_schema import PEOPLE
 
 from sgl_runtime.config import GrammarConfig
+from sgl_runtime.device.mask_tables import ArenaSizes, AutomatonArrays, BatchMasks, DeviceAutomaton, MaskTables
 from sgl_runtime.device.mask_vocabulary import DeviceVocabulary
-    ArenaSizes,
-    AutomatonArrays,
-    BatchMasks,
-    DeviceAutomaton,
-    DeviceVocabulary,
-    MaskTables,
-)
 from sgl_runtime.grammar.automaton import ByteAutomaton, Stack
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
 from sgl_runtime.grammar.compiler import AutomatonCompiler

@@ -45,9 +45,7 @@ class CudaOps(Ops):
         """See `Ops.mask_logits`."""
         mask_logits(logits, masks)
 
-    def draw(
-        self, logits: Tensor, temperatures: Tensor, uniforms: Tensor, masks: Tensor | None = None
-    ) -> Tensor:
+    def draw(self, logits: Tensor, temperatures: Tensor, uniforms: Tensor, masks: Tensor | None = None) -> Tensor:
         """See `Ops.draw`; the largest of logit and noise, where the noise comes from the row's number."""
         seeds = (uniforms * 2.0**53).long()
         return draw(logits, temperatures=temperatures, seeds=seeds, masks=masks)

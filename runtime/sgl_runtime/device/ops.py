@@ -89,9 +89,7 @@ class Ops:
         allowed = (masks.unsqueeze(-1) >> bits & 1).flatten(1)[:, : logits.shape[1]]
         logits.masked_fill_(allowed == 0, float("-inf"))
 
-    def draw(
-        self, logits: Tensor, temperatures: Tensor, uniforms: Tensor, masks: Tensor | None = None
-    ) -> Tensor:
+    def draw(self, logits: Tensor, temperatures: Tensor, uniforms: Tensor, masks: Tensor | None = None) -> Tensor:
         """A token for every row: a draw from the softmax, or the likeliest token where the temperature is 0.
 
         Each row's draw depends on its own number alone.  Here it inverts the cumulative distribution in id order.

@@ -15,14 +15,8 @@ from torch import Tensor
 from sgl_runtime.batch import AutomatonTables, GrammarMoves
 from sgl_runtime.device.base import Device
 from sgl_runtime.device.kernels.row_states import gather_rows_kernel, scatter_rows_kernel, set_rows_kernel
+from sgl_runtime.device.mask_tables import ArenaSizes, AutomatonArrays, BatchMasks, DeviceAutomaton, MaskTables
 from sgl_runtime.device.mask_vocabulary import DeviceVocabulary
-    ArenaSizes,
-    AutomatonArrays,
-    BatchMasks,
-    DeviceAutomaton,
-    DeviceVocabulary,
-    MaskTables,
-)
 
 logger = logging.getLogger(__name__)
 
