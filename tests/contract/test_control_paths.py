@@ -31,6 +31,8 @@ def test_sessions_and_pauses_answer_the_same_way(call: Call) -> None:
         ("/pause_generation", {"mode": ["abort"]}, "mode"),
         ("/continue_generation", {"mode": "abort"}, "mode"),
         ("/flush_cache", {"timeout": "soon"}, "timeout"),
+        ("/kv_events", {"since": -1}, "since"),
+        ("/kv_events", {"limit": 0}, "limit"),
     ],
 )
 def test_wrong_controls_are_named(call: Call, path: str, payload: Any, param: str) -> None:

@@ -3,13 +3,13 @@
 What follows a prompt is a hash of it, so a wrong prompt shows in the output.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fakes.byte_tokenizer import EOS_ID, VOCABULARY
 from fakes.scripted_composition import ScriptedHost
 from sgl_runtime.composition import assemble_scheduler, resolved_facts
-from sgl_runtime.config import CacheConfig, RuntimeConfig
+from sgl_runtime.config import RuntimeConfig
 from sgl_runtime.config_values import resolve_scheduler
 from sgl_runtime.scheduler.scheduler import Scheduler
 from sgl_runtime.serving.factories import Factories
@@ -38,7 +38,7 @@ def build_scheduler(config: RuntimeConfig, host: ScriptedHost) -> HashedParts:
         num_tokens=NUM_DRAWN,
         overlap=True,
     )
-    cache = CacheConfig(max_total_tokens=num_slots, disable_radix_cache=config.cache.disable_radix_cache)
+    cache = replace(config.cache, max_total_tokens=num_slots)
     resolved = RuntimeConfig(
         model=config.model,
         cache=cache,

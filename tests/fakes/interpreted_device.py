@@ -10,6 +10,6 @@ class InterpretedDevice(CpuDevice):
     def __init__(self) -> None:
         super().__init__(num_threads=None)
         self.ops = CudaOps()
-        self.default_attention_backend = "triton"
+        self.attention_backends = ("triton",)
         self.runs_beside_host = True
         self.makes_masks = True

@@ -36,7 +36,7 @@ def make_runner(device: Device) -> ModelRunner:
     model.load_weights(weights())
     pool = TokenToKVPool(config, num_slots=NUM_SLOTS, dtype=torch.float32, device=device.torch_device)
     table = SlotTable(num_rows=NUM_ROWS, context_length=64, device=device)
-    backend = ATTENTION_BACKENDS.load(device.default_attention_backend)
+    backend = ATTENTION_BACKENDS.load(device.attention_backends[0])
     attention = backend(pool=pool, slot_table=table, ops=device.ops)
     runner = ModelRunner(model, attention=attention, slot_table=table, device=device, processors=LogitProcessors({}))
     runner.capture_graphs(4, spare_slot=pool.spare_slot)

@@ -28,7 +28,13 @@ class Attend(Protocol):
 
 
 class AttentionBackend(Protocol):
-    """Plans the attention of a pass once, for all layers."""
+    """Plans the attention of a pass once, for all layers.
+
+    Attributes:
+        is_capturable: Whether its decode passes can be captured (`Device.capture`).
+    """
+
+    is_capturable: bool
 
     def prepare(self, forward_batch: ForwardBatch) -> Attend:
         """The attend of this pass; the slot table already holds the new slots."""

@@ -63,6 +63,8 @@ class InvariantAttention:
         ops: The device's operations.
     """
 
+    is_capturable = False
+
     def __init__(self, *, pool: TokenToKVPool, slot_table: SlotTable, ops: Ops) -> None:
         self._pool = pool
         self._table = slot_table

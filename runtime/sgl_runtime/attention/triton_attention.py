@@ -31,6 +31,8 @@ class TritonAttention:
         ops: The device's operations.
     """
 
+    is_capturable = True
+
     def __init__(self, *, pool: TokenToKVPool, slot_table: SlotTable, ops: Ops) -> None:
         self._pool = pool
         self._table = slot_table

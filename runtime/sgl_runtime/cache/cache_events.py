@@ -3,7 +3,8 @@
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal
 
 from sgl_runtime.cache.radix_node import RadixNode
 from sgl_runtime.cache.radix_tree import as_array
@@ -63,6 +64,24 @@ class CacheEvents:
     def since(self, number: int) -> list[CacheEvent]:
         """The events from a number on that are still kept; a gap shows in the first one's number."""
         return [event for event in self._events if event.number >= number]
+
+    def page(self, since: int, *, limit: int) -> dict[str, Any]:
+        """Some events, as plain values, and from which number on to ask for the next."""
+        events = list(islice(self.since(since), limit))
+        shown = [
+            {
+                "number": event.number,
+                "kind": event.kind,
+                "time": event.time_s,
+                "node": event.node,
+                "parent": event.parent,
+                "num_tokens": event.num_tokens,
+                "token_ids": event.token_ids,
+                "extra_key": event.extra_key,
+            }
+            for event in events
+        ]
+        return {"events": shown, "next": events[-1].number + 1 if events else max(since, self._num_events)}
 
     def stored(self, node: RadixNode, extra_key: str | None) -> None:
         """A node is new."""

@@ -53,7 +53,7 @@ class Detokenizer:
         if len(self._states) >= self._capacity:
             oldest = next(iter(self._states))
             del self._states[oldest]
-            logger.warning("decode state dropped rid=%s capacity=%d", oldest, self._capacity)
+            logger.warning("decode state dropped rid=%r capacity=%d", oldest, self._capacity)
         self._states[start.rid] = DecodeState(start, self._vocabulary)
 
     def _decode(self, delta: TokenDelta) -> TextDelta:

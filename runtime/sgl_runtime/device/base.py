@@ -42,7 +42,7 @@ class Device(Protocol):
     Attributes:
         torch_device: Where tensors live.
         ops: The fused operations of this device.
-        default_attention_backend: Name in the table of attention backends.
+        attention_backends: Names in the table of attention backends that run on it, the default first.
         default_dtype: Type of the weights when nothing is asked for.
         default_mem_fraction: Share of the memory that is free after loading that keys and values get by default.
         runs_beside_host: Whether its work goes on while the host does something else.
@@ -52,7 +52,7 @@ class Device(Protocol):
 
     torch_device: torch.device
     ops: Ops
-    default_attention_backend: str
+    attention_backends: tuple[str, ...]
     default_dtype: torch.dtype
     default_mem_fraction: float
     runs_beside_host: bool

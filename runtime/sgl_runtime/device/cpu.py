@@ -126,7 +126,7 @@ class CpuDevice:
     def __init__(self, *, num_threads: int | None, deterministic: bool = False) -> None:
         self.torch_device = torch.device("cpu")
         self.ops = InvariantCpuOps() if deterministic else CpuOps()
-        self.default_attention_backend = "invariant" if deterministic else "reference"
+        self.attention_backends = ("invariant",) if deterministic else ("reference", "invariant")
         self.default_dtype = torch.float32
         self.default_mem_fraction = 0.5
         self.runs_beside_host = False

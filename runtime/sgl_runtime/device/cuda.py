@@ -69,7 +69,7 @@ class CudaDevice:
             raise ConfigError("enable_deterministic_inference is true; with device cuda it must be false")
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.ops = CudaOps()
-        self.default_attention_backend = "triton"
+        self.attention_backends = ("triton", "reference", "invariant")
         self.default_dtype = torch.bfloat16
         self.default_mem_fraction = 0.85
         self.slot_limit = None

@@ -1,13 +1,16 @@
 """LocalExecutor: one rank in the scheduler's own process."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.batch import Batch, LogitEdits, StepOutput
 from sgl_runtime.model_runner.model_runner import ForwardOutput, ModelRunner, PendingOutput, TokenChoice
-from sgl_runtime.model_runner.row_grammars import RowGrammars
+
+if TYPE_CHECKING:
+    from sgl_runtime.model_runner.row_grammars import RowGrammars
 
 
 class LocalExecutor:
@@ -36,7 +39,7 @@ class LocalExecutor:
 
     def open_grammars(
         self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, max_depth: int
-    ) -> RowGrammars | None:
+    ) -> "RowGrammars | None":
         """See `Executor`."""
         return self._runner.open_grammars(token_bytes, end_ids=end_ids, size=size, max_depth=max_depth)
 

@@ -149,6 +149,19 @@ class StatsRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     request_id: str
 
 
+class CacheEventsRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Ask what happened in the prefix cache; answered by `CacheEventsReply`.
+
+    Attributes:
+        since: Number of the first event.
+        limit: Most events.
+    """
+
+    request_id: str
+    since: int
+    limit: int
+
+
 class FinishReason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a request ended.
 
@@ -327,6 +340,13 @@ class StatsReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     stats: dict[str, Any]
 
 
+class CacheEventsReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Events of the prefix cache, as `/kv_events` shows them; None where none are kept."""
+
+    request_id: str
+    page: dict[str, Any] | None
+
+
 class Heartbeat(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Sent by the scheduler at least every second while its loop turns."""
 
@@ -341,8 +361,9 @@ SchedulerQuestion = (
     | PauseRequest
     | ContinueRequest
     | StatsRequest
+    | CacheEventsRequest
 )
 SchedulerInput = TokenizedRequest | SchedulerQuestion
-SchedulerReply = FlushCacheReply | ControlReply | AbortReply | StatsReply
+SchedulerReply = FlushCacheReply | ControlReply | AbortReply | StatsReply | CacheEventsReply
 SchedulerOutput = DetokenizeStart | TokenDelta | SchedulerReply | Heartbeat
 DetokenizerOutput = TextDelta | SchedulerReply | Heartbeat

@@ -49,6 +49,7 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
         num_threads=config.device.num_threads,
         deterministic=config.features.enable_deterministic_inference,
     )
+    name = _attention_name(config.device.attention_backend, device)
     dtype = _dtype(config.model.dtype, device)
     model = load_model(source, dtype=dtype, device=device, load_format=config.model.load_format)
     shapes = source.config
@@ -70,8 +71,6 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
     host_pool = HostKVPool(pool, num_slots=num_host_slots, device=device) if num_host_slots else None
     rows = config.scheduler.max_running_requests
     slot_table = SlotTable(num_rows=rows, context_length=context_length, device=device)
-    name = config.device.attention_backend
-    name = device.default_attention_backend if name == "auto" else name
     attention: AttentionBackend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=slot_table, ops=device.ops)
     runner = ModelRunner(
         model,
@@ -104,6 +103,21 @@ def load_model(source: ModelSource, *, dtype: torch.dtype, device: Device, load_
     else:
         model.load_weights(iter_weights(source))
     return model
+
+
+def _attention_name(asked: str, device: Device) -> str:
+    """The attention backend that is meant.
+
+    Raises:
+        ConfigError: the device does not run it.
+    """
+    name = device.attention_backends[0] if asked == "auto" else asked
+    if name not in device.attention_backends:
+        allowed = ", ".join(("auto", *device.attention_backends))
+        raise ConfigError(
+            f"attention_backend is {name!r}; on device {device.torch_device.type} it must be one of {allowed}"
+        )
+    return name
 
 
 def _dtype(name: str, device: Device) -> torch.dtype:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,19 +11,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sgl_runtime.attention.base import AttentionBackend
-from sgl_runtime.attention.triton_attention import TritonAttention
 from sgl_runtime.batch import Alternatives, Batch, LogitEdits, StepOutput
 from sgl_runtime.device.base import Device, HostCopy, StoppedTimer
-from sgl_runtime.device.mask_vocabulary import DeviceVocabulary
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.host_kv_pool import HostKVPool
 from sgl_runtime.forward.slot_table import SlotTable
-from sgl_runtime.model_runner.decode_graphs import DecodeGraphs
 from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.logprobs import InputLogprobs, alternatives, input_logprobs
-from sgl_runtime.model_runner.row_grammars import RowGrammars
 from sgl_runtime.model_runner.sampler import Sampler, apply_logit_edits
 from sgl_runtime.models.base import CausalModel
+
+# Loaded where they are used: their kernels need Triton, which a CPU does without.
+if TYPE_CHECKING:
+    from sgl_runtime.model_runner.decode_graphs import DecodeGraphs
+    from sgl_runtime.model_runner.row_grammars import RowGrammars
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +156,11 @@ class ModelRunner:
             max_rows: Rows of the largest graph.
             spare_slot: A slot of the pool that nobody owns.
         """
-        if isinstance(self._attention, TritonAttention) and max_rows > 0:
+        if self._attention.is_capturable and max_rows > 0:
+            from sgl_runtime.attention.triton_attention import TritonAttention
+            from sgl_runtime.model_runner.decode_graphs import DecodeGraphs
+
+            assert isinstance(self._attention, TritonAttention), "decode graphs know the plans of this backend alone"
             self._graphs = DecodeGraphs(
                 self._model,
                 attention=self._attention,
@@ -167,10 +173,13 @@ class ModelRunner:
 
     def open_grammars(
         self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, max_depth: int
-    ) -> RowGrammars | None:
+    ) -> "RowGrammars | None":
         """See `Executor`; masks are made by the kernels that also draw."""
         if not self._device.makes_masks:
             return None
+        from sgl_runtime.device.mask_vocabulary import DeviceVocabulary
+        from sgl_runtime.model_runner.row_grammars import RowGrammars
+
         where = self._device.torch_device
         vocabulary = DeviceVocabulary(token_bytes, end_ids=end_ids, size=size, device=where)
         num_rows = self._slot_table.num_rows

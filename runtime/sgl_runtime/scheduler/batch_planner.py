@@ -151,7 +151,7 @@ class BatchPlanner:
         req.retract()
         waiting.add(req)
         self.num_retracted += 1
-        logger.info("retracted rid=%s running=%d", req.rid, len(running))
+        logger.info("retracted rid=%r running=%d", req.rid, len(running))
 
 
 def _split(running: list[Req]) -> tuple[list[Req], list[Req]]:

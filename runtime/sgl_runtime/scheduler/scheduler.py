@@ -6,6 +6,8 @@ from sgl_runtime.executor.base import Executor, PendingTokens
 from sgl_runtime.ipc.messages import (
     AbortReply,
     AbortRequest,
+    CacheEventsReply,
+    CacheEventsRequest,
     CloseSessionRequest,
     ContinueRequest,
     ControlReply,
@@ -100,6 +102,10 @@ class Scheduler:
                 return [self._continue(message)]
             case StatsRequest():
                 return [StatsReply(request_id=message.request_id, stats=self.stats())]
+            case CacheEventsRequest():
+                events = self._pools.events
+                page = None if events is None else events.page(message.since, limit=message.limit)
+                return [CacheEventsReply(request_id=message.request_id, page=page)]
 
     def step(self) -> list[SchedulerOutput]:
         """Launch one pass, if there is one to run, and apply what is done.

@@ -29,6 +29,10 @@ MAX_WAIT_S = 1e6
 Handler = Callable[[Any], Coroutine[Any, Any, Any]]
 
 
+MAX_EVENTS = 1000
+"""Events of the prefix cache in one reply of `/kv_events`."""
+
+
 class NativeApi:
     """Answers payloads with JSON-shaped replies; what is wrong raises an `SglRuntimeError`.
 
@@ -46,6 +50,7 @@ class NativeApi:
             "/tokenize": self._tokenize,
             "/role_affixes": self._role_affixes,
             "/flush_cache": self._flush_cache,
+            "/kv_events": self._kv_events,
             "/abort_request": self._abort_request,
             "/pause_generation": self._pause_generation,
             "/continue_generation": self._continue_generation,
@@ -119,6 +124,15 @@ class NativeApi:
         timeout_s = checked_seconds("timeout", fields["timeout"], high=MAX_WAIT_S) if "timeout" in fields else 0.0
         reply = await self.manager.flush_cache(timeout_s=timeout_s)
         return {"success": reply.success, "message": reply.message}
+
+    async def _kv_events(self, payload: Any) -> dict[str, Any]:
+        fields = checked_fields({} if payload is None else payload, ("since", "limit"))
+        since = checked_integer("since", fields.get("since", 0), low=0)
+        limit = checked_integer("limit", fields.get("limit", MAX_EVENTS), low=1, high=MAX_EVENTS)
+        page = await self.manager.questions.cache_events(since, limit)
+        if page is None:
+            raise InvalidRequestError("no events are kept; start the server with --kv-events")
+        return page
 
     async def _abort_request(self, payload: Any) -> dict[str, Any]:
         fields = checked_fields(payload, ("rid", "abort_all"))

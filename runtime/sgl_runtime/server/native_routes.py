@@ -37,6 +37,7 @@ def native_router(api: NativeApi) -> APIRouter:
     for path in (
         "/tokenize",
         "/role_affixes",
+        "/kv_events",
         "/abort_request",
         "/pause_generation",
         "/continue_generation",

@@ -22,7 +22,7 @@ class RequestLog:
         """A request goes to the scheduler."""
         if self._is_on:
             logger.info(
-                "request received rid=%s prompt_tokens=%d max_new_tokens=%s priority=%d session=%s",
+                "request received rid=%r prompt_tokens=%d max_new_tokens=%s priority=%d session=%s",
                 message.rid,
                 len(message.input_ids),
                 message.sampling.max_new_tokens,
@@ -35,7 +35,7 @@ class RequestLog:
         if self._is_on:
             meta = pending.meta_info()
             logger.info(
-                "request ended rid=%s reason=%s prompt_tokens=%d cached_tokens=%d generated_tokens=%d seconds=%.4f",
+                "request ended rid=%r reason=%s prompt_tokens=%d cached_tokens=%d generated_tokens=%d seconds=%.4f",
                 pending.request.rid,
                 reason,
                 meta["prompt_tokens"],

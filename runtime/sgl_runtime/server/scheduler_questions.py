@@ -10,6 +10,8 @@ from sgl_runtime.errors import ERRORS_BY_CODE, SglRuntimeError
 from sgl_runtime.ipc.messages import (
     AbortReply,
     AbortRequest,
+    CacheEventsReply,
+    CacheEventsRequest,
     CloseSessionRequest,
     ContinueRequest,
     ControlReply,
@@ -59,6 +61,13 @@ class SchedulerQuestions:
         """The scheduler's counters."""
         reply: StatsReply = await self._ask(StatsRequest(request_id=_request_id()))
         return reply.stats
+
+    async def cache_events(self, since: int, limit: int) -> dict[str, Any] | None:
+        """What happened in the prefix cache; None where nothing of it is kept."""
+        reply: CacheEventsReply = await self._ask(
+            CacheEventsRequest(request_id=_request_id(), since=since, limit=limit)
+        )
+        return reply.page
 
     async def abort(self, rid: str, *, abort_all: bool = False) -> list[str]:
         """End one request or all, wherever they stand; the rids of those that were there."""

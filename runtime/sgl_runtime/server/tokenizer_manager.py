@@ -275,7 +275,7 @@ class TokenizerManager:
             self._live.confirm_end(delta.rid)
         entry = self._live.get(delta.rid)
         if entry is None:
-            logger.debug("text for a request that nobody waits for rid=%s", delta.rid)
+            logger.debug("text for a request that nobody waits for rid=%r", delta.rid)
             return
         pending, submission = entry
         pending.apply(delta)

@@ -98,7 +98,7 @@ def text(ids: list[int]) -> str:
     return b"".join(TOKENS[token] for token in ids if token != EOS).decode()
 
 
-@pytest.mark.parametrize("jumping", [True, False])
+@pytest.mark.parametrize("jumping", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_constrained_requests_end_as_with_masks_of_the_host(device, monkeypatch, jumping):
     expected = run(make_scheduler(select_device("cpu", num_threads=None)))
     if not jumping:

@@ -65,7 +65,7 @@ def test_pauses_and_flushes_over_http(server: ServerProcess) -> None:
         assert post(server, "/flush_cache", {"timeout": 5})["success"]
         assert post(server, "/continue_generation", {})["success"]
     server.wait_for_line("decode batch=1 ")
-    server.wait_for_line("request ended rid=hello reason=length prompt_tokens=6 ")
+    server.wait_for_line("request ended rid='hello' reason=length prompt_tokens=6 ")
 
 
 @pytest.mark.parametrize("count", [1, 3])

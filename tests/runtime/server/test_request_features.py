@@ -59,6 +59,25 @@ def test_turns_of_a_session_count_and_score_their_whole_prompt(engine: Engine) -
         engine.call_and_wait("/close_session", {"session_id": session_id})
 
 
+def test_a_viewer_follows_the_prefix_cache_by_its_events() -> None:
+    with Engine("hashed", factories=HASHED, kv_events=True) as engine:
+        reply = generate(engine, "hello")
+        page = engine.call_and_wait("/kv_events", {})
+        stored = [event for event in page["events"] if event["kind"] == "stored"]
+        seen = [token for event in stored for token in event["token_ids"]]
+        assert seen == [BOS_ID, *b"hello", *reply["output_ids"][:-1]]
+        assert page["next"] == page["events"][-1]["number"] + 1
+        assert engine.call_and_wait("/kv_events", {"since": page["next"]}) == {"events": [], "next": page["next"]}
+        engine.flush_cache()
+        (cleared,) = engine.call_and_wait("/kv_events", {"since": page["next"], "limit": 5})["events"]
+        assert cleared["kind"] == "cleared"
+
+
+def test_events_that_are_not_kept_are_an_error(engine: Engine) -> None:
+    with pytest.raises(InvalidRequestError, match="--kv-events"):
+        engine.call_and_wait("/kv_events")
+
+
 def test_a_turn_needs_no_text_of_its_own(engine: Engine) -> None:
     session_id = open_session(engine)
     first = generate(engine, "hello", session_params={"id": session_id})
