@@ -158,7 +158,7 @@ def request_of(bench: Bench, rid: str, prompt: str, **sampling: Any) -> Tokenize
 
 def plain_requests(bench: Bench) -> list[TokenizedRequest]:
     return [
-        request_of(bench, str(index), prompt, temperature=float(index in DRAWN), sampling_seed=40 + index)
+        request_of(bench, str(index), prompt, temperature=0.5 * (index in DRAWN), sampling_seed=index)
         for index, prompt in enumerate(PROMPTS)
     ]
 
