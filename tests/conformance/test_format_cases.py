@@ -69,6 +69,7 @@ def patterns_in(schema: Any) -> Iterator[str]:
             yield from patterns_in(each)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SCHEMAS_FILE.exists(), reason="shared/maskbench is not beside this checkout")
 def test_every_pattern_of_the_shared_schemas_compiles() -> None:
     with gzip.open(SCHEMAS_FILE, "rt", encoding="utf-8") as lines:

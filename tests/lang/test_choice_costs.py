@@ -39,7 +39,7 @@ def three_hundred() -> list[str]:
 NAMES = three_hundred()
 
 
-@pytest.fixture(params=["scripted", pytest.param("engine", marks=pytest.mark.model)])
+@pytest.fixture(params=["scripted", pytest.param("engine", marks=[pytest.mark.model, pytest.mark.slow])])
 def backend(request):
     return sgl.ScriptedBackend() if request.param == "scripted" else request.getfixturevalue("small_engine")
 

@@ -62,6 +62,7 @@ def test_c01_a_forced_chain_is_exact(backend):
     assert state.usage().completion_tokens == sum(meta["completion_tokens"] for meta in metas) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_c02_programs_return_before_generation_ends_and_overlap(engine):
     @sgl.function

@@ -148,6 +148,7 @@ class Report(BaseModel):
     sizes: Annotated[list[int], Field(max_length=3)]
 
 
+@pytest.mark.slow
 def test_outputs_are_values_of_their_types(engine):
     @sgl.function
     def program(s, wanted):
@@ -213,7 +214,7 @@ class Tree(BaseModel):
     children: Annotated[list["Tree"], Field(max_length=2)]
 
 
-@pytest.mark.parametrize("wanted", [Tree, dict[str, int]])
+@pytest.mark.parametrize("wanted", [pytest.param(Tree, marks=pytest.mark.slow), dict[str, int]])
 def test_recursive_models_and_open_dicts_come_back_whole_or_as_truncated(engine, wanted):
     @sgl.function
     def program(s):

@@ -234,6 +234,7 @@ def test_features_are_never_one_step_late_in_overlap_and_chunks(bench):
         assert_same(outcomes, wanted)
 
 
+@pytest.mark.slow
 def test_in_deterministic_mode_not_one_bit_differs(model_host):
     bench = open_bench(model_host, deterministic=True)
     requests = plain_requests(bench)[3:7]

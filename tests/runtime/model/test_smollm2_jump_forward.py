@@ -22,6 +22,7 @@ SCHEMA = json.dumps(
 PROMPTS = ["A city in France, as JSON:\n", "Une ville — 日本語 — als JSON:\n", "{}\n", "Write JSON. "]
 
 
+@pytest.mark.slow
 def test_the_output_is_the_same_with_and_without(driver, driver_for):
     plain = driver_for(grammar=GrammarConfig(disable_jump_forward=True))
     outcomes = []

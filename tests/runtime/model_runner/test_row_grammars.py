@@ -64,12 +64,11 @@ def request(rid: str, ids: list[int], **settings: Any) -> TokenizedRequest:
 REQUESTS = [
     request("free", [5, 6, 7]),
     request("regex", [8, 9], regex="(yes|no), (bc)+[a-d]{2}"),
-    request("json", [1], json_schema=SCHEMA, max_new_tokens=24),
+    request("json", [1], json_schema=SCHEMA),
     request("sampled", [3, 4], regex="[a-z]{3,6}(yes)?!", temperature=1.0, sampling_seed=5),
     request("edited", [7], regex="[ab]{4}", frequency_penalty=0.5),
     request("filtered", [2, 2], regex="[0-9]{3}", temperature=1.0, top_p=0.5, sampling_seed=1),
     request("choice", [11], choices=("yes", "no", "abbc")),
-    request("free again", [12, 13], temperature=1.0, sampling_seed=9),
 ]
 
 

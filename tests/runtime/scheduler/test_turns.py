@@ -25,7 +25,7 @@ def finish(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("chunk", [1, 12, 15, 20, 40])
+@pytest.mark.parametrize("chunk", [pytest.param(1, marks=pytest.mark.slow), 12, 15, 20, 40])
 def test_who_decodes_waits_for_so_many_prompt_tokens_at_most(make_bench, chunk, overlap):
     bench = make_bench(
         num_slots=4096, max_running=64, chunked_prefill_size=chunk, max_prefill_tokens=40, overlap=overlap

@@ -180,7 +180,7 @@ def test_error_while_loading_is_told_with_its_traceback() -> None:
         server.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_signal_while_loading_ends_well(number: signal.Signals) -> None:
     server = ServerProcess(model_path="slow")
     try:

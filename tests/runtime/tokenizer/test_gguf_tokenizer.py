@@ -79,6 +79,7 @@ class TestSmolLM2:
         # UTF-8 text never holds these, or only in ways that pieces of several bytes spell.
         assert not [byte for byte in missing if byte < 0x80 and byte not in range(0x20)]
 
+    @pytest.mark.slow
     def test_the_conversion_is_kept(self, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         source = source_of("smollm2")
         first = load_tokenizer(source)
