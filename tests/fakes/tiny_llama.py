@@ -7,12 +7,18 @@ import gguf
 import numpy as np
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 SPECIALS = ("<s>", "</s>", "<|turn|>")
 BOS_ID, EOS_ID, TURN_ID = 0, 1, 2
 MERGES = [("h", "e"), ("l", "l"), ("he", "ll"), ("Ġ", "w"), ("Ã", "©")]
 TEMPLATE = "{% for m in messages %}<|turn|>{{ m.role }}\n{{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
+
+
+FAMILIES: dict[str, Any] = {
+    "llama": (LlamaConfig, LlamaForCausalLM),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+}
 
 
 def byte_level_tokens() -> list[str]:
@@ -31,8 +37,10 @@ def byte_level_tokenizer() -> PreTrainedTokenizerFast:
     return fast
 
 
-def save_tiny_llama(folder: Path, *, max_shard_size: str = "1GB", dtype: str = "float32", **changes: Any) -> Any:
-    """Save a model folder; the model, on the weights as they were saved."""
+def save_tiny_llama(
+    folder: Path, *, family: str = "llama", max_shard_size: str = "1GB", dtype: str = "float32", **changes: Any
+) -> Any:
+    """Save a model folder of this family or a near one; the model, on the weights as they were saved."""
     settings: dict[str, Any] = {
         "vocab_size": 300,
         "hidden_size": 48,
@@ -47,10 +55,13 @@ def save_tiny_llama(folder: Path, *, max_shard_size: str = "1GB", dtype: str = "
         "initializer_range": 0.25,
     }
     torch.manual_seed(7)
-    model = LlamaForCausalLM(LlamaConfig(**{**settings, **changes})).eval()
+    config_class, model_class = FAMILIES[family]
+    model = model_class(config_class(**{**settings, **changes})).eval()
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.3)
+        elif name.endswith(("q_norm.weight", "k_norm.weight")):
+            torch.nn.init.normal_(parameter, mean=1.0, std=0.3)
     model = model.to(getattr(torch, dtype))
     model.save_pretrained(folder, max_shard_size=max_shard_size)
     byte_level_tokenizer().save_pretrained(folder)

@@ -46,6 +46,8 @@ def greedy(model: Any, ids: list[int], count: int) -> list[int]:
         {"num_key_value_heads": 4},
         {"max_shard_size": "40KB"},
         {"dtype": "bfloat16"},
+        {"family": "qwen3", "head_dim": 16},
+        {"family": "qwen3", "head_dim": 12, "tie_word_embeddings": True},
     ],
     ids=lambda changes: "-".join(changes) or "plain",
 )
