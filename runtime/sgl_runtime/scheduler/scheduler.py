@@ -74,6 +74,7 @@ class Scheduler:
         self._running: list[Req] = []
         self._overlap = overlap
         self._under_way: tuple[PlannedPass, PendingTokens] | None = None
+        self._num_idle_steps = 0
         self._is_paused = False
         self._stats = stats
 
@@ -120,7 +121,7 @@ class Scheduler:
         pending = None if planned is None else self._executor.launch(planned.batch)
         outputs.extend(self._finish_pass())
         if planned is None or pending is None:
-            return outputs
+            return [*outputs, *self._end_what_never_fits()]
         self._stats.note_planned(planned, self._load())
         is_shaped = planned.batch.is_edited or planned.batch.is_constrained
         drawing = planned.drawing() if is_shaped else []
@@ -131,6 +132,25 @@ class Scheduler:
         else:
             outputs.extend(self._apply(planned, tokens))
         return outputs
+
+    def _end_what_never_fits(self) -> list[TokenDelta]:
+        """With nothing else that runs or ends, the first that waits is let in, or it never can be.
+
+        After a retraction it waits for one step, so this is said at the second.
+        """
+        if self._running or not self._waiting:
+            self._num_idle_steps = 0
+            return []
+        self._num_idle_steps += 1
+        if self._num_idle_steps < 2:
+            return []
+        req = self._waiting.most_urgent
+        self._waiting.remove(req)
+        message = (
+            f"the request has {len(req.tokens)} tokens, and its keys and values do not fit into the pool of"
+            f" {self._pools.allocator.num_slots}"
+        )
+        return [self._applier.abort(req, FinishReason(type="abort", message=message, code="context_length"))]
 
     def _finish_pass(self) -> list[SchedulerOutput]:
         """Apply the pass that is under way, if one is."""

@@ -25,6 +25,22 @@ def finish(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("overlap", [False, True])
+def test_a_request_that_never_fits_ends_with_an_error_of_its_own(make_bench, overlap):
+    bench = make_bench(num_slots=64, context=128, overlap=overlap)
+    bench.scheduler.accept(request("large", list(range(100)), 4))
+    bench.scheduler.accept(request("small", [1, 2, 3], 4))
+    ends = {}
+    for _ in range(20):
+        for output in bench.scheduler.step():
+            if isinstance(output, TokenDelta) and output.finish is not None:
+                ends[output.rid] = output.finish
+    assert not bench.scheduler.has_work()
+    assert ends["small"].type == "length"
+    assert (ends["large"].type, ends["large"].code) == ("abort", "context_length_exceeded")
+    assert "100 tokens" in ends["large"].message
+
+
+@pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("chunk", [pytest.param(1, marks=pytest.mark.slow), 12, 15, 20, 40])
 def test_who_decodes_waits_for_so_many_prompt_tokens_at_most(make_bench, chunk, overlap):
     bench = make_bench(
