@@ -122,6 +122,7 @@ class Scheduler:
         outputs.extend(self._finish_pass())
         if planned is None or pending is None:
             return [*outputs, *self._end_what_never_fits()]
+        self._num_idle_steps = 0
         self._stats.note_planned(planned, self._load())
         is_shaped = planned.batch.is_edited or planned.batch.is_constrained
         drawing = planned.drawing() if is_shaped else []
@@ -150,7 +151,7 @@ class Scheduler:
             f"the request has {len(req.tokens)} tokens, and its keys and values do not fit into the pool of"
             f" {self._pools.allocator.num_slots}"
         )
-        return [self._applier.abort(req, FinishReason(type="abort", message=message, code="context_length"))]
+        return [self._applier.abort(req, FinishReason(type="abort", message=message, code="context_length_exceeded"))]
 
     def _finish_pass(self) -> list[SchedulerOutput]:
         """Apply the pass that is under way, if one is."""
