@@ -7,7 +7,6 @@ of B rows runs in the smallest graph that holds it; rows that fill it up write t
 import logging
 import time
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -49,42 +48,40 @@ class GraphOutput:
     drawn: Tensor | None
 
 
-class DecodeGraphs:
-    """All graphs of one model.
+@dataclass(frozen=True)
+class DecodeParts:
+    """What decode passes are made of.
 
-    Args:
+    Attributes:
         model: The model.
         attention: Its attention.
         slot_table: The mirror of the host's table.
         spare_slot: A slot that nobody owns.
         drawn_ids: (rows of the table,) int64, the tokens drawn last.
         device: Where all of it lives.
+    """
+
+    model: CausalModel
+    attention: TritonAttention
+    slot_table: SlotTable
+    spare_slot: int
+    drawn_ids: Tensor
+    device: Device
+
+
+class DecodeGraphs:
+    """All graphs of one model.
+
+    Args:
+        parts: What they are made of.
         max_rows: Rows of the largest graph; a pass of more is run without.
     """
 
-    def __init__(
-        self,
-        model: CausalModel,
-        *,
-        attention: TritonAttention,
-        slot_table: SlotTable,
-        spare_slot: int,
-        drawn_ids: Tensor,
-        device: Device,
-        max_rows: int,
-    ) -> None:
+    def __init__(self, parts: DecodeParts, *, max_rows: int) -> None:
         begin = time.monotonic()
         self._sizes = graph_sizes(max_rows)
-        self._members = attention.members
-        self._make = partial(
-            _Graph,
-            model,
-            attention=attention,
-            slot_table=slot_table,
-            spare_slot=spare_slot,
-            drawn_ids=drawn_ids,
-            device=device,
-        )
+        self._members = parts.attention.members
+        self._parts = parts
         self._graphs: dict[tuple[int, bool, bool], _Graph] = {}
         # The largest first: the others find its memory.
         for size in reversed(self._sizes):
@@ -110,7 +107,7 @@ class DecodeGraphs:
         key = (size, draws, has_shared)
         if key not in self._graphs:
             layout = _layout(size, self._members, has_shared=has_shared)
-            self._graphs[key] = self._make(layout=layout, draws=draws)
+            self._graphs[key] = _Graph(self._parts, layout, draws=draws)
         return self._graphs[key]
 
 
@@ -132,25 +129,14 @@ class _Graph:
     """One graph.
 
     Args:
-        model, attention, slot_table, spare_slot, drawn_ids, device: See `DecodeGraphs`.
+        parts: What it is made of.
         layout: What the attention must know, of the rows of the graph.
         draws: Whether tokens are drawn in it.
     """
 
-    def __init__(
-        self,
-        model: CausalModel,
-        *,
-        attention: TritonAttention,
-        slot_table: SlotTable,
-        spare_slot: int,
-        drawn_ids: Tensor,
-        device: Device,
-        layout: PlanLayout,
-        draws: bool,
-    ) -> None:
-        size = layout.size
-        self._layout, self._spare_slot, self._spare_row = layout, spare_slot, slot_table.num_rows
+    def __init__(self, parts: DecodeParts, layout: PlanLayout, *, draws: bool) -> None:
+        size, device = layout.size, parts.device
+        self._layout, self._spare_slot, self._spare_row = layout, parts.spare_slot, parts.slot_table.num_rows
         num_words = 6 * size + layout.num_words
         self._buffers = [device.host_buffer((num_words,), torch.int32).zero_() for _ in range(NUM_BUFFERS)]
         self._turn = 0
@@ -170,17 +156,17 @@ class _Graph:
                 positions,
                 slots,
                 rows,
-                drawn_ids=drawn_ids,
-                table=slot_table.table,
+                drawn_ids=parts.drawn_ids,
+                table=parts.slot_table.table,
                 out_ids=out_ids,
                 out_positions=out_positions,
             )
-            hidden = model.forward(out_ids, out_positions, attention.decode(slots, plan, layout))
-            logits = model.logits(hidden)
+            hidden = parts.model.forward(out_ids, out_positions, parts.attention.decode(slots, plan, layout))
+            logits = parts.model.logits(hidden)
             if not draws:
                 return logits, None
             drawn = draw(
-                logits, temperatures=temperatures.view(torch.float32), seeds=seeds, rows=rows, drawn_ids=drawn_ids
+                logits, temperatures=temperatures.view(torch.float32), seeds=seeds, rows=rows, drawn_ids=parts.drawn_ids
             )
             return logits, drawn
 

@@ -158,18 +158,18 @@ class ModelRunner:
         """
         if self._attention.is_capturable and max_rows > 0:
             from sgl_runtime.attention.triton_attention import TritonAttention
-            from sgl_runtime.model_runner.decode_graphs import DecodeGraphs
+            from sgl_runtime.model_runner.decode_graphs import DecodeGraphs, DecodeParts
 
             assert isinstance(self._attention, TritonAttention), "decode graphs know the plans of this backend alone"
-            self._graphs = DecodeGraphs(
+            parts = DecodeParts(
                 self._model,
                 attention=self._attention,
                 slot_table=self._slot_table,
                 spare_slot=spare_slot,
                 drawn_ids=self._drawn_ids,
                 device=self._device,
-                max_rows=max_rows,
             )
+            self._graphs = DecodeGraphs(parts, max_rows=max_rows)
 
     def open_grammars(
         self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, max_depth: int

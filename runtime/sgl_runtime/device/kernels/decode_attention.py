@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOG2_E = tl.constexpr(1.4426950408889634)
+from sgl_runtime.device.kernels.online_softmax import attend_slots
 
 BLOCK, STAGES, WARPS = 64, 3, 4
 """Positions that a program takes at a time, how many such loads are under way, and its warps; measured on an H200."""
@@ -52,18 +52,10 @@ def attend_pieces_kernel(
             inside = places < end
             slots = tl.load(context + places, mask=inside, other=0).to(tl.int64)
             kv_mask = inside[:, None] & (lanes < DIM)[None, :]
-            key = tl.load(keys + slots[:, None] * slot_stride + offsets[None, :], mask=kv_mask, other=0.0)
-            value = tl.load(values + slots[:, None] * slot_stride + offsets[None, :], mask=kv_mask, other=0.0)
-            score = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
-            if CAP > 0:
-                score = CAP * (1 - 2 / (1 + tl.exp2(2 * LOG2_E * score / CAP)))
-            score = tl.where(inside[None, :], score * LOG2_E, float("-inf"))
-            higher = tl.maximum(top, tl.max(score, axis=1))
-            weight = tl.exp2(score - higher[:, None])
-            fade = tl.exp2(top - higher)
-            total = total * fade + tl.sum(weight, axis=1)
-            acc = acc * fade[:, None] + tl.dot(weight.to(value.dtype), value, input_precision="ieee")
-            top = higher
+            top, total, acc = attend_slots(
+                query, top, total, acc, slots, kv_mask, inside[None, :], keys, values, offsets, slot_stride, scale,
+                CAP=CAP, MASKED=True,
+            )  # fmt: skip
         result = acc / total[:, None]
         if place < 0:
             target = out + row.to(tl.int64) * NUM_HEADS * DIM + head[:, None] * DIM + lanes[None, :]

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOG2_E = tl.constexpr(1.4426950408889634)
+from sgl_runtime.device.kernels.online_softmax import attend_slots
 
 QUERIES, BLOCK, STAGES, WARPS = 256, 128, 3, 8
 """Rows of queries and positions of a tile, how many loads are under way, and its warps; measured on an H200."""
@@ -29,21 +29,10 @@ def _attend_block(
     else:
         slots = tl.load(context + places).to(tl.int64)
         kv_mask = (lanes < DIM)[None, :]
-    key = tl.load(keys + slots[:, None] * slot_stride + offsets[None, :], mask=kv_mask, other=0.0)
-    value = tl.load(values + slots[:, None] * slot_stride + offsets[None, :], mask=kv_mask, other=0.0)
-    score = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
-    if CAP > 0:
-        score = CAP * (1 - 2 / (1 + tl.exp2(2 * LOG2_E * score / CAP)))
-    score = score * LOG2_E
-    if MASKED:
-        score = tl.where(places[None, :] <= limits[:, None], score, float("-inf"))
-    higher = tl.maximum(top, tl.max(score, axis=1))
-    weight = tl.exp2(score - higher[:, None])
-    fade = tl.exp2(top - higher)
-    total = total * fade + tl.sum(weight, axis=1)
-    acc = acc * fade[:, None]
-    acc = tl.dot(weight.to(value.dtype), value, acc, input_precision="ieee")
-    return higher, total, acc
+    return attend_slots(
+        query, top, total, acc, slots, kv_mask, places[None, :] <= limits[:, None], keys, values, offsets, slot_stride,
+        scale, CAP=CAP, MASKED=MASKED,
+    )  # fmt: skip
 
 
 @triton.jit

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOG2_E = tl.constexpr(1.4426950408889634)
+from sgl_runtime.device.kernels.online_softmax import attend_slots
 
 QUERIES, BLOCK, STAGES, WARPS = 128, 64, 3, 4
 """Rows of queries and positions of a tile, how many loads are under way, and its warps."""
@@ -52,19 +52,10 @@ def attend_shared_kernel(
             inside = places < end
             slots = tl.load(context + places, mask=inside, other=0).to(tl.int64)
             kv_mask = inside[:, None] & (lanes < DIM)[None, :]
-            key = tl.load(keys + slots[:, None] * slot_stride + offsets[None, :], mask=kv_mask, other=0.0)
-            value = tl.load(values + slots[:, None] * slot_stride + offsets[None, :], mask=kv_mask, other=0.0)
-            score = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
-            if CAP > 0:
-                score = CAP * (1 - 2 / (1 + tl.exp2(2 * LOG2_E * score / CAP)))
-            score = tl.where(inside[None, :], score * LOG2_E, float("-inf"))
-            higher = tl.maximum(top, tl.max(score, axis=1))
-            weight = tl.exp2(score - higher[:, None])
-            fade = tl.exp2(top - higher)
-            total = total * fade + tl.sum(weight, axis=1)
-            acc = acc * fade[:, None]
-            acc = tl.dot(weight.to(value.dtype), value, acc, input_precision="ieee")
-            top = higher
+            top, total, acc = attend_slots(
+                query, top, total, acc, slots, kv_mask, inside[None, :], keys, values, offsets, slot_stride, scale,
+                CAP=CAP, MASKED=True,
+            )  # fmt: skip
         first = place.to(tl.int64) * NUM_HEADS + head
         tl.store(partial_out + first[:, None] * DIM + lanes[None, :], acc / total[:, None], mask=q_mask)
         tl.store(partial_lse + first, top + tl.log2(total), mask=is_query)
