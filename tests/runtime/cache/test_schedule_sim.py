@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -36,6 +38,7 @@ def test_the_longest_prefix_first_comes_close_to_the_best_order():
     assert found["lpm"]["requests_per_s"] > found["fcfs"]["requests_per_s"]
 
 
+@pytest.mark.slow
 def test_a_written_trace_gives_what_it_was_generated_for(tmp_path):
     made = ("--traces", "tree-of-thought", "--requests", "60", "--seed", "5")
     assert simulate(*made, "--write", str(tmp_path)).returncode == 0

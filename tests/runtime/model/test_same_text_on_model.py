@@ -224,6 +224,7 @@ def test_in_company_the_same_as_alone_with(bench, plain_alone, name):
     assert (stats["cached_tokens_total"] > 0) == (name != "no cache")
 
 
+@pytest.mark.slow
 def test_features_are_never_one_step_late_in_overlap_and_chunks(bench):
     requests = feature_requests(bench)
     wanted = alone(bench, requests)
