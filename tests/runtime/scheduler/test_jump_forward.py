@@ -38,11 +38,11 @@ def request(rid: str, prompt: list[int], **sampling: Any) -> TokenizedRequest:
 
 @dataclass
 class Outcome:
-    """The text of each request, its last delta, and how many passes all of them took."""
+    """The text of each request, its last delta, and how many passes gave it tokens."""
 
     texts: dict[str, bytes]
     last: dict[str, TokenDelta]
-    num_passes: int
+    num_passes: dict[str, int]
 
 
 def finished(bench: Any, requests: list[TokenizedRequest]) -> Outcome:
@@ -50,11 +50,11 @@ def finished(bench: Any, requests: list[TokenizedRequest]) -> Outcome:
         bench.scheduler.accept(each)
     ids: dict[str, list[int]] = {each.rid: [] for each in requests}
     last: dict[str, TokenDelta] = {}
-    num_passes = 0
+    num_passes = dict.fromkeys(ids, 0)
     while bench.scheduler.has_work():
         deltas = bench.scheduler.step()
-        num_passes += any(delta.new_ids for delta in deltas)
         for delta in deltas:
+            num_passes[delta.rid] += bool(delta.new_ids)
             ids[delta.rid] += delta.new_ids
             last[delta.rid] = delta
     bench.scheduler.check()
@@ -90,7 +90,10 @@ def test_output_is_the_same_with_and_without(make_bench: Callable[..., Any], num
     assert len(jumped.texts["short"]) == 9
     assert jumped.last["short"].finish.type == "length"
     assert jumped.last["free"].forced_tokens == 0
-    assert jumped.num_passes < plain.num_passes
+    # Of each request, since when a grammar is compiled, and so which requests share a pass, differs from run to run.
+    assert jumped.num_passes["json"] < plain.num_passes["json"]
+    assert jumped.num_passes["log"] < plain.num_passes["log"]
+    assert jumped.num_passes["free"] == plain.num_passes["free"] == 30
 
 
 def test_a_text_that_is_forced_to_its_end_takes_one_pass(make_bench: Callable[..., Any]) -> None:
@@ -99,7 +102,7 @@ def test_a_text_that_is_forced_to_its_end_takes_one_pass(make_bench: Callable[..
     assert outcome.texts["all"] == text
     assert outcome.last["all"].finish.type == "stop"
     assert outcome.last["all"].forced_tokens == len(text) - 1
-    assert outcome.num_passes == 1
+    assert outcome.num_passes["all"] == 1
 
 
 def test_where_text_goes_on_the_last_token_is_left_open(make_bench: Callable[..., Any]) -> None:
