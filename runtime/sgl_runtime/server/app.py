@@ -20,7 +20,7 @@ def create_app(api: NativeApi) -> FastAPI:
     """
     app = FastAPI(openapi_url=None)
     app.include_router(native_router(api))
-    app.include_router(openai_router(OpenAIApi(api)))
+    app.include_router(openai_router(OpenAIApi(api.manager)))
     app.add_exception_handler(SglRuntimeError, _runtime_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected_error)

@@ -6,10 +6,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sgl_runtime.server.native_api import NativeApi
 from sgl_runtime.server.openai_reply import ChatShape, CompletionShape, ReplyShape, usage
 from sgl_runtime.server.openai_request import OpenAIRequest, openai_names, parse_chat, parse_completion
 from sgl_runtime.server.pending_reply import PendingReply, Update
+from sgl_runtime.server.tokenizer_manager import TokenizerManager
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,11 @@ class OpenAIApi:
     """Runs calls of the /v1 paths.
 
     Args:
-        native: Gives the manager and the chat template.
+        manager: Runs the requests.
     """
 
-    def __init__(self, native: NativeApi) -> None:
-        self._native = native
-        self._manager = native.manager
+    def __init__(self, manager: TokenizerManager) -> None:
+        self._manager = manager
         self._created = int(time.time())
 
     async def completion(self, payload: Any) -> OpenAICall:
@@ -56,7 +55,7 @@ class OpenAIApi:
             InvalidRequestError: the body is wrong, or the model has no chat template or refuses the messages.
         """
         request, messages = parse_chat(payload)
-        text = self._native.chat_template().render(messages, add_generation_prompt=True)
+        text = self._manager.chat_template().render(messages, add_generation_prompt=True)
         # The template writes every special token itself, so none is put in front.
         input_ids = await self._manager.encode(text, add_bos=False)
         requests = [replace(single, input_ids=input_ids) for single in request.requests]

@@ -9,7 +9,7 @@ from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.sampling_params import GRAMMAR_KINDS, reject
 from sgl_runtime.server.field_checks import checked_boolean, checked_fields, is_int
 from sgl_runtime.server.generate_request import GenerateRequest, parse_generate
-from sgl_runtime.server.native_api import checked_messages
+from sgl_runtime.server.message_checks import checked_messages
 
 DEFAULT_COMPLETION_TOKENS = 16
 

@@ -29,7 +29,7 @@ from sgl_runtime.model_info import ModelInfo
 from sgl_runtime.server.generate_request import GenerateRequest
 from sgl_runtime.server.live_requests import LiveRequests
 from sgl_runtime.server.pending_reply import PendingReply
-from sgl_runtime.server.prompt_tokenizer import PromptTokenizer
+from sgl_runtime.server.prompt_tokenizer import PromptTemplate, PromptTokenizer
 from sgl_runtime.server.request_log import RequestLog
 from sgl_runtime.server.scheduler_questions import SchedulerQuestions
 from sgl_runtime.server.stop_regex_compiler import StopRegexCompiler
@@ -160,6 +160,17 @@ class TokenizerManager:
         if len(text) < _LONG_TEXT:
             return self.tokenizer.encode(text, add_bos=add_bos)
         return await asyncio.to_thread(self.tokenizer.encode, text, add_bos=add_bos)
+
+    def chat_template(self) -> PromptTemplate:
+        """The served model's template.
+
+        Raises:
+            InvalidRequestError: it has none.
+        """
+        template = self.tokenizer.chat_template
+        if template is None:
+            raise InvalidRequestError("the served model has no chat template; start the server with --chat-template")
+        return template
 
     async def flush_cache(self, *, timeout_s: float) -> FlushCacheReply:
         """Empty the prefix cache, if need be after waiting so long for the requests to end."""
