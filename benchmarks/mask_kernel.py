@@ -5,18 +5,19 @@
 Needs a CUDA device and Triton.  DIR holds a tokenizer.json with a byte-level vocabulary.  Workloads: the JSON Schema
 and the regex of `docs/performance.md` (an array of objects; lines of a log), any JSON value, and all rows inside a
 string.
-For each, rows stand in states that random walks reach, as many different ones as there are; a step is masks for all
-rows and the move past one token, captured in a CUDA graph and replayed.  The masks of some rows are compared with a
-walk on the host, bit by bit; a difference ends the program.
+For each, rows stand in different states, from near the start to far, as many as there are; a step is masks for all
+rows and the move past one token, captured in a CUDA graph and replayed.  Each is measured with no mask made before,
+and with those of the states nearest the start, as the runtime makes them.  The masks of some rows are compared with
+a walk on the host, bit by bit; a difference ends the program.
 """
 
 import argparse
 import json
 import platform
-import random
 import statistics
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,19 +31,19 @@ from people_schema import PEOPLE
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.device.mask_tables import ArenaSizes, AutomatonArrays, BatchMasks, DeviceAutomaton, MaskTables
 from sgl_runtime.device.mask_vocabulary import DeviceVocabulary
-from sgl_runtime.grammar.automaton import ByteAutomaton, Stack
+from sgl_runtime.grammar.automaton import DEAD, ByteAutomaton, Stack
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
 from sgl_runtime.grammar.compiler import AutomatonCompiler
 from sgl_runtime.grammar.token_mask import compute_mask
 from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
+from sgl_runtime.model_runner.row_grammars import MAX_PRECOMPUTED
 from sgl_runtime.tokenizer.vocabulary import build_vocabulary
 
 _MAX_DEPTH = 64
 _REPLAYS = 20
 _RUNS = 15
 _CHECKED_ROWS = 24
-_MAX_WALKS, _WALK_LENGTH = 400, 60
-_MAX_PRECOMPUTED = 8192
+_MAX_PLACES = 20_000
 
 _LOG = (
     r"(20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01]) ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9] "
@@ -67,28 +68,23 @@ def read_tokens(folder: Path) -> tuple[list[bytes | None], frozenset[int]]:
     return tokens, ends or frozenset([len(tokens) - 1])
 
 
-def places_of_walks(
-    automaton: ByteAutomaton, order: VocabularyOrder, tokens: Sequence[bytes | None], wanted: int, rng: random.Random
-) -> list[Place]:
-    """States with stacks on random walks of tokens, different ones first."""
-    seen: dict[Place, None] = {}
-    masks: dict[Place, np.ndarray[Any, Any]] = {}
-    for _ in range(_MAX_WALKS):
-        if len(seen) >= wanted:
-            break
-        place: Place = (0, ())
-        for _ in range(_WALK_LENGTH):
-            seen[place] = None
-            if place not in masks:
-                row = compute_mask(automaton, *place, order)
-                masks[place] = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))
-            if not len(masks[place]):
-                break
-            data = tokens[int(rng.choice(masks[place]))]
-            assert data is not None
-            place = automaton.run(*place, data)
-    found = list(seen)
-    return [found[index % len(found)] for index in range(wanted)]
+def places_of(automaton: ByteAutomaton, wanted: int) -> list[Place]:
+    """Different states, each with a stack that leads to it, from near the start to far; repeated if there are fewer."""
+    found: dict[int, Place] = {}
+    _, letters = np.unique(automaton.byte_classes, return_index=True)
+    waiting: deque[Place] = deque([(0, ())])
+    # A state is visited once for each stack: where a text ends depends on where it was called.
+    visited = set(waiting)
+    while waiting and len(visited) < _MAX_PLACES:
+        place = waiting.popleft()
+        found.setdefault(place[0], place)
+        for letter in letters.tolist():
+            reached = automaton.run(*place, bytes([letter]))
+            if reached[0] != DEAD and reached not in visited and len(reached[1]) < _MAX_DEPTH:
+                visited.add(reached)
+                waiting.append(reached)
+    places = list(found.values())
+    return [places[index * len(places) // wanted] for index in range(wanted)]
 
 
 def put_places(batch: BatchMasks, automaton: DeviceAutomaton, places: Sequence[Place]) -> None:
@@ -161,7 +157,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     device = torch.device("cuda")
-    rng = random.Random(0)
     tokens, end_ids = read_tokens(options.tokenizer)
     order = VocabularyOrder.of(GrammarVocabulary(tokens, end_ids, len(tokens)))
     vocabulary = DeviceVocabulary(tokens, end_ids=end_ids, size=len(tokens), device=device)
@@ -176,10 +171,10 @@ def main() -> None:
     print(f"{'floor: writing the masks':<44}{'':>27}{floor_ms:>10.4f}")
     for name, spec in _SPECS.items():
         automaton = compiler.compile(spec)
-        places = places_of_walks(automaton, order, tokens, options.rows, rng)
+        places = places_of(automaton, options.rows)
         inside = [place for place in places if (compute_mask(automaton, *place, order) != 0).mean() > 0.9][:1]
         cases = {name: places} | ({f"{name}, all inside a string": inside * options.rows} if inside else {})
-        for precompute in (False, True) if automaton.num_states <= _MAX_PRECOMPUTED else (False,):
+        for precompute in (False, True):
             results += measure(automaton, cases, vocabulary, order, precompute=precompute, device=device)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
@@ -200,10 +195,10 @@ def measure(
         automaton.edge_target, automaton.edge_argument, automaton.returns,
         automaton.needed_depth, automaton.needed_behind,
     )  # fmt: skip
-    num_slots = automaton.num_states if precompute else 1
-    sizes = ArenaSizes(entries=1 << 25, slots=num_slots, list_entries=1 << 25)
+    num_made = min(automaton.num_states, MAX_PRECOMPUTED)
+    sizes = ArenaSizes(entries=1 << 25, slots=num_made if precompute else 1, list_entries=1 << 25)
     tables = MaskTables(vocabulary, device, sizes)
-    slots = np.arange(automaton.num_states) if precompute else None
+    slots = np.arange(num_made) if precompute else None
     tables.add(arrays, precompute=slots)  # Compiles the kernels.
     tables = MaskTables(vocabulary, device, sizes)
     torch.cuda.synchronize()
@@ -219,13 +214,13 @@ def measure(
         masks_ms, lowest, highest = median_ms(partial(batch.make, len(places)))
         move_ms = time_of_moves(batch, tokens_for(batch.masks[: len(places)]))
         label = f"{name}{', rows made before' if precompute else ''}"
-        start = f"{label:<44}{automaton.num_states:>8}{len(set(places)):>9}{upload_ms:>10.2f}"
+        start = f"{label:<44}{automaton.num_states:>8}{len({state for state, _ in places}):>9}{upload_ms:>10.2f}"
         print(f"{start}{masks_ms:>10.4f}{lowest:>9.4f}{highest:>9.4f}{move_ms:>9.4f}")
         found.append(
             {
                 "workload": label,
                 "states": automaton.num_states,
-                "distinct": len(set(places)),
+                "distinct": len({state for state, _ in places}),
                 "upload_ms": upload_ms,
                 "median_ms": masks_ms,
                 "move_ms": move_ms,

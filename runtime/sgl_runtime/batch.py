@@ -158,6 +158,32 @@ class SlotCopies:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GivenRows:
+    """New tokens whose embeddings the requests bring, in place of the model's.
+
+    Attributes:
+        places: (n,) int64 places among the new tokens of the pass; their ids count for nothing.
+        rows: (n, C) float32.
+    """
+
+    places: NDArray[np.int64]
+    rows: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolSpans:
+    """New tokens whose hidden states are added up, by row of the batch; both of shape (B,).
+
+    Attributes:
+        starts: First token (index within the row's new tokens), -1 for rows of which nothing is wanted.
+        ends: One past the last.
+    """
+
+    starts: IntArray
+    ends: IntArray
+
+
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """Plan of one pass over B requests with T new tokens in all.
 
@@ -186,6 +212,9 @@ class Batch:
         grammar_moves: Rows whose place in an automaton on the device is set; None: of none.
         is_constrained: Whether the device makes masks for some row.
         is_edited: Whether the host will bring masks or edits of logits.
+        given_rows: New tokens whose embeddings the requests bring; None: of no row.
+        segments: (T,) int64, of which text of a pair each new token is; None: all of the first.
+        pool_spans: Hidden states that become vectors; None: of no row.
         stores: Copies to the host, to be made before anything else; None: none.
         loads: Copies from the host, to be made next, before the pass writes anything; None: none.
     """
@@ -209,6 +238,9 @@ class Batch:
     grammar_moves: GrammarMoves | None = None
     is_constrained: bool = False
     is_edited: bool = False
+    given_rows: GivenRows | None = None
+    segments: NDArray[np.int64] | None = None
+    pool_spans: PoolSpans | None = None
     stores: SlotCopies | None = None
     loads: SlotCopies | None = None
 
@@ -258,6 +290,8 @@ class StepOutput:
         input_alternatives: For each row None, or those of the positions of `input_logprobs`; None: of no row.
         hidden_states: For each row None, or (n, C) float32 of its new tokens from hidden_starts on; None: of no row.
         failures: For each row None, or why its custom processor gave no logits to draw from; None: of no row.
+        vectors: For each row None, or (size,) float32: the sum of the hidden states of its span, or what the model's
+            head makes of it; None: of no row.
     """
 
     token_ids: NDArray[np.int64]
@@ -267,3 +301,4 @@ class StepOutput:
     input_alternatives: tuple[Alternatives | None, ...] | None = None
     hidden_states: tuple[NDArray[np.float32] | None, ...] | None = None
     failures: tuple[str | None, ...] | None = None
+    vectors: tuple[NDArray[np.float32] | None, ...] | None = None

@@ -9,8 +9,11 @@ from sgl_runtime.version import distribution_version
 
 # Name -> (import path of a function that takes the arguments and returns the exit code, one line of help).
 COMMANDS = {
+    "bench": ("sgl_runtime.load_test.command:main", "measure a running server"),
+    "chat": ("sgl_runtime.chat_client.command:main", "chat with a served model"),
     "demo": ("sgl_runtime.demo.command:main", "run three example programs on a small real model"),
     "grammar": ("sgl_runtime.grammar_command:main", "explain what becomes of a JSON Schema, a regex or a grammar"),
+    "replay": ("sgl_runtime.replay_command:main", "send the requests of a server's dump again"),
     "serve": ("sgl_runtime.serving.launch:main", "serve a model over HTTP"),
 }
 

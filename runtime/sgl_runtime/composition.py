@@ -12,12 +12,14 @@ import numpy as np
 
 from sgl_runtime.cache.build_pools import build_pools
 from sgl_runtime.config import RuntimeConfig
-from sgl_runtime.config_values import bound_thread_spinning, cache_folder, resolve_scheduler
+from sgl_runtime.config_values import bound_thread_spinning, cache_folder, resolve_encoder, resolve_scheduler
 from sgl_runtime.executor.base import Executor
 from sgl_runtime.grammar.base import GrammarVocabulary
 from sgl_runtime.grammar.forced_tokens import ForcedTokens
 from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
+from sgl_runtime.model_info import PoolingInfo
 from sgl_runtime.model_store.model_source import ModelSource
+from sgl_runtime.model_store.pooling_files import read_pooling
 from sgl_runtime.sampling_params import MAX_SEED
 from sgl_runtime.scheduler.batch_planner import BatchPlanner
 from sgl_runtime.scheduler.grammar_queue import GrammarQueue
@@ -37,10 +39,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ModelHost:
-    """A model's host side: files, tokenizer, end-of-sequence ids; torch-free."""
+    """A model's host side: files, tokenizer, end-of-sequence ids; torch-free.
+
+    Attributes:
+        source: The files.
+        tokenizer: The served tokenizer.
+        pooling: What a model that generates nothing does with a text; None for one that generates.
+    """
 
     source: ModelSource
     tokenizer: Tokenizer
+    pooling: PoolingInfo | None = None
 
     @classmethod
     def open(cls, config: RuntimeConfig) -> "ModelHost":
@@ -51,23 +60,28 @@ class ModelHost:
         """
         source = ModelSource.open(config.model)
         # The config is read before the tokenizer, whose loading reads it too and tells what is wrong with it worse.
-        shapes = source.config
-        logger.info("model found path=%s architecture=%s", source.files.path, shapes.architecture)
+        pooling = read_pooling(source, config.model)
+        logger.info("model found path=%s architecture=%s", source.files.path, source.outline.architecture)
         tokenizer = load_tokenizer(
             source, tokenizer_path=config.model.tokenizer_path, chat_template=config.server.chat_template
         )
-        return cls(source, tokenizer)
+        return cls(source, tokenizer, pooling)
 
     @property
     def eos_ids(self) -> frozenset[int]:
         """Ids that end an output: the model's and the tokenizer's."""
         own = self.tokenizer.eos_id
-        return self.source.config.eos_ids | (frozenset() if own is None else frozenset([own]))
+        return self.source.outline.eos_ids | (frozenset() if own is None else frozenset([own]))
 
     @property
     def vocab_size(self) -> int:
         """Number of logits, V."""
-        return self.source.config.vocab_size
+        return self.source.outline.vocab_size
+
+    @property
+    def hidden_size(self) -> int:
+        """Numbers of a token's embedding, C."""
+        return self.source.outline.hidden_size
 
 
 @dataclass(frozen=True)
@@ -93,9 +107,15 @@ def build_scheduler(config: RuntimeConfig, host: ModelHost) -> SchedulerParts:
     # Imported here: the processes without tensors must not load torch.
     from sgl_runtime.executor.local import LocalExecutor
     from sgl_runtime.model_runner.build import build_model
+    from sgl_runtime.model_runner.build_pooling import build_pooling_model
 
     begin = time.monotonic()
-    built = build_model(config, host.source)
+    if host.source.is_encoder:
+        config = resolve_encoder(config)
+    if host.pooling is None:
+        built = build_model(config, host.source)
+    else:
+        built = build_pooling_model(config, host.source, host.pooling)
     logger.info("model loaded seconds=%.2f slots=%d", time.monotonic() - begin, built.num_slots)
     executor = LocalExecutor(built.runner)
     seed = config.device.random_seed
@@ -202,7 +222,7 @@ def assemble_scheduler(
         policy=SchedulePolicy(limits.schedule_policy, seed=config.device.random_seed),
         overlap=executor.runs_beside_host and not limits.disable_overlap_schedule,
         intake=RequestIntake(sessions, eos_ids=eos_ids, random_seed=config.device.random_seed),
-        stats=SchedulerStats(decode_log_interval=config.features.decode_log_interval),
+        stats=SchedulerStats(decode_log_interval=config.logs.decode_log_interval),
     )
 
 

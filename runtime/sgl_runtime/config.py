@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sgl_runtime.config_checks import check_positive
+from sgl_runtime.config_serving import AccessConfig, ConnectionConfig, LogConfig
 from sgl_runtime.errors import ConfigError
 
 ReasoningParserName = Literal[
@@ -22,6 +24,20 @@ ReasoningParserName = Literal[
     "qwen3-thinking",
     "step3",
 ]
+ToolParserName = Literal[
+    "deepseekv3",
+    "deepseekv31",
+    "glm45",
+    "gpt-oss",
+    "hermes",
+    "kimi_k2",
+    "llama3",
+    "mistral",
+    "pythonic",
+    "qwen",
+    "qwen25",
+    "qwen3_coder",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +49,10 @@ class ServerConfig:
         port: TCP port to listen on.
         served_model_name: Name in /v1/models and in replies; the model path by default.
         chat_template: File with a Jinja chat template that replaces the model's own.
-        reasoning_parser: How the model marks its thinking, told to programs that separate it.
-        log_level: Least severe lines that the log shows.
+        reasoning_parser: How the model marks its thinking, which chat replies and programs then tell apart.
+        tool_call_parser: How the model writes tool calls; by default what its chat template shows.
+        tokenizer_workers: Most threads that turn long and many texts into tokens, beside the one that serves.
+        disable_web: Serve no web page at /.
     """
 
     host: str = "127.0.0.1"
@@ -42,7 +60,9 @@ class ServerConfig:
     served_model_name: str | None = None
     chat_template: str | None = None
     reasoning_parser: ReasoningParserName | None = None
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    tool_call_parser: ToolParserName | None = None
+    tokenizer_workers: int = 4
+    disable_web: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +76,9 @@ class ModelSection:
         load_format: auto reads the model's files; dummy makes up random weights, to measure speed.
         dtype: Type of the weights in memory; auto takes float32 on a CPU, bfloat16 on a GPU.
         context_length: Limit on prompt and output together; the model's own by default.
+        is_embedding: Make vectors of texts with a model that could generate, and generate nothing.
+        pooling_method: How a vector is made of the hidden states of a text: their mean, that of the first token (cls)
+            or of the last; by default what the model's files say.
     """
 
     model_path: str
@@ -64,6 +87,8 @@ class ModelSection:
     load_format: Literal["auto", "dummy"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     context_length: int | None = None
+    is_embedding: bool = False
+    pooling_method: Literal["mean", "cls", "last"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +97,7 @@ class SchedulerConfig:
 
     Attributes:
         max_running_requests: Most requests that decode together.
-        max_queued_requests: Most requests that may wait; past it the answer is 503. No limit by default.
+        max_queued_requests: Most requests that may wait; past it the answer is 503. By default 16,384 in a server.
         max_prefill_tokens: Most prompt tokens that are computed while running requests wait for their next token; by
             default twice a chunk.
         chunked_prefill_size: Most prompt tokens in one pass; longer prompts are computed in pieces. -1 computes every
@@ -108,14 +133,14 @@ class SchedulerConfig:
         Raises:
             ConfigError: one does not.
         """
-        _check_positive("max_running_requests", self.max_running_requests)
-        _check_positive("max_queued_requests", self.max_queued_requests)
-        _check_positive("max_prefill_tokens", self.max_prefill_tokens)
+        check_positive("max_running_requests", self.max_running_requests)
+        check_positive("max_queued_requests", self.max_queued_requests)
+        check_positive("max_prefill_tokens", self.max_prefill_tokens)
         size = self.chunked_prefill_size
         if size is not None and size != -1 and size < 1:
             raise ConfigError(f"chunked_prefill_size is {size}; it must be at least 1, or -1 for prompts as a whole")
         threshold = self.priority_scheduling_preemption_threshold
-        _check_positive("priority_scheduling_preemption_threshold", threshold)
+        check_positive("priority_scheduling_preemption_threshold", threshold)
         if not self.schedule_conservativeness > 0.0:
             raise ConfigError(f"schedule_conservativeness is {self.schedule_conservativeness}; it must be above 0")
 
@@ -159,7 +184,7 @@ class CacheConfig:
         Raises:
             ConfigError: one does not.
         """
-        _check_positive("max_total_tokens", self.max_total_tokens)
+        check_positive("max_total_tokens", self.max_total_tokens)
         if self.mem_fraction_static is not None and not 0.0 < self.mem_fraction_static < 1.0:
             raise ConfigError(
                 f"mem_fraction_static is {self.mem_fraction_static}; it must be between 0 and 1, both excluded"
@@ -239,7 +264,7 @@ class DeviceConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureConfig:
-    """What requests may ask for besides, and what is written down of them.
+    """What requests may ask for besides.
 
     Attributes:
         custom_logit_processor: Processors of logits that requests may name: NAME=MODULE:ATTRIBUTE, several separated by
@@ -249,8 +274,7 @@ class FeatureConfig:
         enable_return_hidden_states: Let requests ask for the last hidden states.
         enable_deterministic_inference: Compute every request bit by bit as if it were alone; slower.
         max_sessions: Most sessions that are open at a time.
-        log_requests: Write two log lines for each request, when it is received and when it has ended.
-        decode_log_interval: Decode passes between two log lines of the scheduler.
+        allow_auto_truncate: Cut prompts that are too long at their end, instead of refusing them.
     """
 
     custom_logit_processor: str | None = None
@@ -258,8 +282,7 @@ class FeatureConfig:
     enable_return_hidden_states: bool = False
     enable_deterministic_inference: bool = False
     max_sessions: int = 1024
-    log_requests: bool = False
-    decode_log_interval: int = 40
+    allow_auto_truncate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,6 +291,9 @@ class RuntimeConfig:
 
     model: ModelSection
     server: ServerConfig = field(default_factory=ServerConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)
+    connections: ConnectionConfig = field(default_factory=ConnectionConfig)
+    logs: LogConfig = field(default_factory=LogConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     grammar: GrammarConfig = field(default_factory=GrammarConfig)
@@ -275,22 +301,25 @@ class RuntimeConfig:
     features: FeatureConfig = field(default_factory=FeatureConfig)
 
     def __post_init__(self) -> None:
-        _check_positive("port", self.server.port, 65535)
+        check_positive("port", self.server.port, 65535)
+        check_positive("tokenizer_workers", self.server.tokenizer_workers)
+        self.access.check()
+        self.connections.check()
+        self.logs.check()
         self.scheduler.check()
         self.cache.check()
-        _check_positive("context_length", self.model.context_length)
-        _check_positive("num_threads", self.device.num_threads)
-        _check_positive("cuda_graph_max_bs", self.device.cuda_graph_max_bs)
-        _check_positive("max_sessions", self.features.max_sessions)
-        _check_positive("decode_log_interval", self.features.decode_log_interval)
+        check_positive("context_length", self.model.context_length)
+        check_positive("num_threads", self.device.num_threads)
+        check_positive("cuda_graph_max_bs", self.device.cuda_graph_max_bs)
+        check_positive("max_sessions", self.features.max_sessions)
         logit_processor_paths(self.features.custom_logit_processor)
         backend = self.device.attention_backend
         if self.features.enable_deterministic_inference and backend not in ("auto", "invariant"):
             raise ConfigError(
                 f"attention_backend is {backend!r}; with enable_deterministic_inference it must be auto or invariant"
             )
-        _check_positive("max_grammar_states", self.grammar.max_grammar_states)
-        _check_positive("grammar_cache_size", self.grammar.grammar_cache_size)
+        check_positive("max_grammar_states", self.grammar.max_grammar_states)
+        check_positive("grammar_cache_size", self.grammar.grammar_cache_size)
         if self.grammar.grammar_compile_memory < MIN_COMPILE_MEMORY:
             raise ConfigError(
                 f"grammar_compile_memory is {self.grammar.grammar_compile_memory}; it must be at least"
@@ -322,9 +351,3 @@ def logit_processor_paths(text: str | None) -> dict[str, str]:
             )
         paths[name] = path
     return paths
-
-
-def _check_positive(name: str, value: int | None, high: float = math.inf) -> None:
-    if value is not None and not 1 <= value <= high:
-        allowed = "at least 1" if high == math.inf else f"from 1 to {int(high)}"
-        raise ConfigError(f"{name} is {value}; it must be {allowed}")

@@ -1,21 +1,17 @@
-"""Flags from the fields of RuntimeConfig: for the command line, and for the keyword arguments of `Engine`."""
+"""The fields of RuntimeConfig as options: for `start_options`, and for the keyword arguments of `Engine`."""
 
-import argparse
 import difflib
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from sgl_runtime.config import RuntimeConfig
 from sgl_runtime.errors import ConfigError
-
-OLD_NAMES = {"disable_outlines_disk_cache": "disable_grammar_disk_cache"}
-"""Names that options have in servers whose users may come here."""
+from sgl_runtime.foreign_options import OTHER_NAMES, is_foreign, note_foreign
 
 _ATTRIBUTE = re.compile(r"^ {8}(\w+): (.*)$")
 
@@ -43,12 +39,17 @@ class ConfigFlag:
     @property
     def flag(self) -> str:
         """Name on the command line."""
-        return _flag(self.name)
+        return flag_of(self.name)
 
     @property
-    def old_flags(self) -> list[str]:
+    def other_flags(self) -> list[str]:
         """Other names that the command line takes."""
-        return [_flag(old) for old, new in OLD_NAMES.items() if new == self.name]
+        return [flag_of(other) for other, own in OTHER_NAMES.items() if own == self.name]
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it takes several values."""
+        return get_origin(self.value_type) is tuple
 
     @property
     def value_type(self) -> Any:
@@ -63,10 +64,27 @@ class ConfigFlag:
         Raises:
             ConfigError: it is of another type, or not among the allowed words.
         """
+        if self.is_list and isinstance(value, str):
+            value = [value]
         try:
             return msgspec.convert(value, self.type)
         except msgspec.ValidationError as error:
             raise ConfigError(f"{self.name} is {value!r}; it must be {_allowed(self.value_type)}") from error
+
+    def read(self, text: str) -> Any:
+        """The value that a text means, as an environment variable has it; lists are separated by commas.
+
+        Raises:
+            ConfigError: it means none.
+        """
+        if self.is_list:
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        if self.value_type is str:
+            return text
+        try:
+            return msgspec.convert(text.strip().lower(), self.type, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{self.name} is {text!r}; it must be {_allowed(self.value_type)}") from error
 
 
 def config_flags() -> list[ConfigFlag]:
@@ -92,75 +110,53 @@ def build_config(values: Mapping[str, Any]) -> RuntimeConfig:
     flags = {flag.name: flag for flag in config_flags()}
     sections: dict[str, dict[str, Any]] = {flag.section: {} for flag in flags.values()}
     for given_name, value in values.items():
-        name = OLD_NAMES.get(given_name, given_name)
+        name = own_name(given_name, flags)
         if name not in flags:
-            hint = _nearest(name, list(flags)) or f"; options: {', '.join(flags)}"
-            raise ConfigError(f"{name} is not an option{hint}")
+            note_foreign(name, value)
+            continue
         sections[flags[name].section][name] = flags[name].checked(value)
     for flag in flags.values():
-        if flag.default is MISSING and flag.name not in values:
+        if flag.default is MISSING and flag.name not in sections[flag.section]:
             raise ConfigError(f"{flag.name} is missing")
     hints = get_type_hints(RuntimeConfig)
     return RuntimeConfig(**{section: hints[section](**given) for section, given in sections.items()})
 
 
-def parse_flags(program: str, arguments: Sequence[str]) -> RuntimeConfig:
-    """A configuration from command-line flags; ends the process with code 2 and one sentence when they are wrong.
+def own_name(name: str, flags: Mapping[str, ConfigFlag]) -> str:
+    """The name of a field for a name that a user gave; a foreign one that says something else stays.
 
     Args:
-        program: Name for the usage line.
-        arguments: The flags.
+        name: With underscores.
+        flags: All fields by name.
+
+    Raises:
+        ConfigError: there is no such option; the nearest is named.
     """
-    usage = f"{program} --model-path TEXT [options]"
-    parser = _Parser(prog=program, usage=usage, description="Serve a model over HTTP.", allow_abbrev=False)
-    groups: dict[str, Any] = {}
-    flags = config_flags()
-    for flag in flags:
-        if flag.section not in groups:
-            groups[flag.section] = parser.add_argument_group(flag.section, flag.section_help)
-        _add(groups[flag.section], flag)
-    given, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        parser.error(f"{unknown[0]} is not an option{_nearest(unknown[0], [flag.flag for flag in flags])}")
-    try:
-        return build_config(vars(given))
-    except ConfigError as error:
-        parser.error(error.message)
+    if name in flags:
+        return name
+    name = OTHER_NAMES.get(name, name)
+    if name not in flags and not is_foreign(name):
+        hint = nearest(name, list(flags)) or f"; options: {', '.join(flags)}"
+        raise ConfigError(f"{name} is not an option{hint}")
+    return name
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
-        raise SystemExit(2)
-
-
-def _add(group: Any, flag: ConfigFlag) -> None:
-    required = flag.default is MISSING
-    shown = "" if required or flag.default in (None, False) else f" (default: {flag.default})"
-    options: dict[str, Any] = {"help": (flag.help + shown).replace("%", "%%"), "default": argparse.SUPPRESS}
-    if flag.value_type is bool:
-        group.add_argument(flag.flag, *flag.old_flags, dest=flag.name, action="store_true", **options)
-    elif get_origin(flag.value_type) is Literal:
-        group.add_argument(flag.flag, choices=get_args(flag.value_type), **options)
-    else:
-        group.add_argument(flag.flag, type=flag.value_type, metavar=_METAVARS[flag.value_type], **options)
-
-
-def _flag(name: str) -> str:
+def flag_of(name: str) -> str:
+    """A field's name on the command line."""
     return "--" + name.replace("_", "-")
 
 
-_METAVARS = {int: "N", float: "X", str: "TEXT"}
 _TYPE_WORDS = {int: "an integer", float: "a number", str: "a string", bool: "True or False"}
 
 
 def _allowed(value_type: Any) -> str:
     if get_origin(value_type) is Literal:
         return "one of " + ", ".join(repr(word) for word in get_args(value_type))
-    return _TYPE_WORDS[value_type]
+    return "a list of strings" if get_origin(value_type) is tuple else _TYPE_WORDS[value_type]
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: list[str]) -> str:
+    """A hint at the name that was probably meant; empty where none is near."""
     near = difflib.get_close_matches(name.partition("=")[0], known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 

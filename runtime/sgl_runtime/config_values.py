@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from sgl_runtime.config import CacheConfig, SchedulerConfig
+from sgl_runtime.config import CacheConfig, RuntimeConfig, SchedulerConfig
 from sgl_runtime.errors import ConfigError
 
 CPU_SLOT_LIMIT = 65_536
@@ -53,6 +53,39 @@ def host_slots(config: CacheConfig, *, slot_bytes: int) -> int:
     return num_slots // config.page_size * config.page_size
 
 
+ENCODER_SLOTS = 65_536
+"""Tokens of an encoder's requests that run at a time, where nothing is said; they hold no memory between passes."""
+
+
+ENCODER_PASS = 4096
+"""Tokens of an encoder's pass, where nothing else is said: more in one make it no faster, and everybody wait longer."""
+
+
+def resolve_encoder(config: RuntimeConfig) -> RuntimeConfig:
+    """What a configuration comes to for an encoder: it reads every text in one pass, and keeps no keys and values.
+
+    Raises:
+        ConfigError: an option asks for prefixes to be kept, or for texts to be cut.
+    """
+    chunk = config.scheduler.chunked_prefill_size
+    for name, value, neutral in (
+        ("chunked_prefill_size", chunk, (None, -1)),
+        ("enable_hierarchical_cache", config.cache.enable_hierarchical_cache, (False,)),
+        ("kv_events", config.cache.kv_events, (False,)),
+    ):
+        if value not in neutral:
+            raise ConfigError(f"{name} is {value}; with an encoder, which keeps no prefixes, it must be {neutral[-1]}")
+    return replace(
+        config,
+        scheduler=replace(
+            config.scheduler,
+            chunked_prefill_size=-1,
+            max_prefill_tokens=config.scheduler.max_prefill_tokens or ENCODER_PASS,
+        ),
+        cache=replace(config.cache, disable_radix_cache=True, page_size=1),
+    )
+
+
 CHUNK_ON_HOST = 512
 CHUNK_BESIDE_HOST = 8192
 
@@ -85,6 +118,28 @@ def resolve_context_length(asked: int | None, *, model_limit: int, num_slots: in
             f"room for only {length} tokens of context; raise max_total_tokens, mem_fraction_static or context_length"
         )
     return length
+
+
+ENVIRONMENT_PREFIX = "SGL_"
+"""Begins the names of environment variables that set options: SGL_PORT is `port`."""
+
+
+def environment_options() -> dict[str, str]:
+    """What the environment says of options, by the names that they would have; others may be among them."""
+    return {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower(): text
+        for name, text in os.environ.items()
+        if name.startswith(ENVIRONMENT_PREFIX)
+    }
+
+
+QUEUE_OF_SERVER = 16_384
+"""Requests that may wait in a server where nothing is said: what waits holds memory, and is answered late."""
+
+
+def resolve_queue(config: SchedulerConfig) -> SchedulerConfig:
+    """Bound the queue of a server; an `Engine`, whose caller holds the requests anyway, has no bound."""
+    return config if config.max_queued_requests is not None else replace(config, max_queued_requests=QUEUE_OF_SERVER)
 
 
 def cache_folder() -> Path:

@@ -18,6 +18,7 @@ from sgl_runtime.errors import OverloadedError, SglRuntimeError
 from sgl_runtime.ipc.messages import DetokenizerOutput, Heartbeat, SchedulerInput, SchedulerOutput
 from sgl_runtime.ipc.thread_inbox import ThreadInbox
 from sgl_runtime.server.native_api import NativeApi
+from sgl_runtime.server.request_books import RequestBooks
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
 from sgl_runtime.serving.background_loop import BackgroundLoop
 from sgl_runtime.serving.factories import Factories, ServedParts
@@ -58,16 +59,21 @@ class Engine:
         self._scheduler = parts.scheduler
         self._inbox: ThreadInbox[SchedulerInput] = ThreadInbox()
         self._detokenizer = Detokenizer(host.tokenizer.vocabulary)
+        model_info = served_model_info(config, host, parts.facts)
+        self._books = RequestBooks.open(config.logs, model_name=model_info.served_model_name)
         self._manager = TokenizerManager(
             tokenizer=host.tokenizer,
-            model_info=served_model_info(config, host, parts.facts),
+            model_info=model_info,
             send=self._inbox.put,
             max_live_requests=config.scheduler.max_live_requests,
             features=config.features,
+            watch=self._books.watch,
+            num_tokenizer_workers=config.server.tokenizer_workers,
         )
-        self._api = NativeApi(self._manager, effective_settings(config, parts.facts))
+        settings = effective_settings(config, parts.facts)
+        self._api = NativeApi(self._manager, settings, self._books, grammar=config.grammar)
         self._background = BackgroundLoop("sgl api")
-        self._pulse = Pulse(self._deliver_heartbeat)
+        self._pulse = Pulse(self._deliver_heartbeat, max_turn_s=config.connections.watchdog_timeout)
         self._stopped = Event()
         self._pulse.start()
         loop.set_result(
@@ -135,6 +141,32 @@ class Engine:
             return self.stream("/generate", payload)
         return await self.call("/generate", payload)
 
+    def encode(
+        self,
+        prompt: str | list[str] | None = None,
+        input_ids: list[int] | list[list[int]] | None = None,
+        rid: str | list[str] | None = None,
+        dimensions: int | None = None,
+        **fields: Any,
+    ) -> Any:
+        """Make vectors of texts, with a model that does.
+
+        Args:
+            prompt: A text, or a list of texts.
+            input_ids: Token ids in place of text, taken as they are.
+            rid: Request id.
+            dimensions: Keep only so many numbers of each vector.
+            **fields: Other fields of `/encode` of docs/protocol.md.
+
+        Returns:
+            The reply of `/encode`; for a list of inputs a list of them.
+
+        Raises:
+            SglRuntimeError: the request is wrong or failed.
+        """
+        named = {"text": prompt, "input_ids": input_ids, "rid": rid, "dimensions": dimensions}
+        return self.call_and_wait("/encode", {**named, **fields})
+
     async def call(self, path: str, payload: Any = None) -> Any:
         """The reply of a path of docs/protocol.md, from any event loop.
 
@@ -196,6 +228,8 @@ class Engine:
             return
         atexit.unregister(self.shutdown)
         self._background.result(self._manager.drain(grace_s=0.0))
+        self._background.result(self._books.close())
+        self._background.result(self._api.close())
         self._stopped.set()
         self._inbox.wake()
         self._thread.join()

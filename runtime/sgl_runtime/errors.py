@@ -58,6 +58,20 @@ class InvalidRequestError(SglRuntimeError):
     code = "invalid_request"
 
 
+class AuthenticationError(InvalidRequestError):
+    """The request brings no key, or one that does not open its path."""
+
+    status = 401
+    code = "invalid_api_key"
+
+
+class RequestTooLargeError(InvalidRequestError):
+    """The body is longer than the server takes."""
+
+    status = 413
+    code = "request_too_large"
+
+
 class ContextLengthError(InvalidRequestError):
     """The prompt does not fit the context."""
 

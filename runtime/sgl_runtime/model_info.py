@@ -1,6 +1,36 @@
 """ModelInfo: facts of the served model that the API shows and checks requests against."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+PoolingMethod = Literal["mean", "cls", "last"]
+"""How one vector is made of a text's hidden states: their mean, the first, the last."""
+
+ScoreActivation = Literal["softmax", "sigmoid", "none"]
+"""What turns the numbers that a head gives into scores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolingInfo:
+    """What a model that makes vectors, and generates nothing, does with a text.
+
+    Attributes:
+        method: How the vector is made.
+        size: Numbers in the vector.
+        normalizes: Whether it is brought to length 1.
+        labels: For a head that classifies, the name of each number; None where the vector is an embedding.
+        activation: What turns the numbers of a classifying head into scores.
+        reads_pairs: Whether the model tells two texts apart.
+        max_length: Most tokens that the model's files allow; None where they say nothing.
+    """
+
+    method: PoolingMethod
+    size: int
+    normalizes: bool
+    labels: list[str] | None
+    activation: ScoreActivation
+    reads_pairs: bool
+    max_length: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +59,14 @@ class ModelInfo:
         served_model_name: Name in /v1/models and in replies.
         is_generation: Whether the model generates text.
         context_length: Limit on prompt and output together, as resolved.
+        pooling: What a model that does not generate does with a text; None for a model that does.
+        hidden_size: Numbers of a token's embedding.
         vocab_size: Ids from 0 to one below this may stand in a prompt.
         eos_token_ids: Ids that end an output.
         bos_token_id: Beginning-of-sequence id, None where there is none.
         has_chat_template: Whether chat requests can be served.
         reasoning_parser: How the model marks its thinking; None where nobody has said.
+        tool_call_parser: Name of the format in which it writes tool calls; None where it is not known.
         weight_dtype: Type of the weights in memory.
     """
 
@@ -41,9 +74,12 @@ class ModelInfo:
     served_model_name: str
     is_generation: bool
     context_length: int
+    pooling: PoolingInfo | None
+    hidden_size: int
     vocab_size: int
     eos_token_ids: list[int]
     bos_token_id: int | None
     has_chat_template: bool
     reasoning_parser: ReasoningMarks | None
+    tool_call_parser: str | None
     weight_dtype: str

@@ -3,16 +3,12 @@
 import dataclasses
 import re
 from pathlib import Path
+from typing import get_type_hints
 
-import sgl_runtime.config as config_module
 from sgl_runtime.config import RuntimeConfig
 
 ROOT = Path(__file__).resolve().parents[2]
-SECTIONS = [
-    value
-    for value in vars(config_module).values()
-    if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == config_module.__name__
-]
+SECTIONS = [RuntimeConfig, *get_type_hints(RuntimeConfig).values()]
 
 
 def test_sections_are_frozen_and_small():

@@ -12,7 +12,19 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "runtime" / "sgl_runtime"
 LANGUAGE = ROOT / "lang" / "sgl"
 
-LEAVES = {"config", "config_values", "errors", "registry", "sampling_params", "batch", "logs", "version", "model_info"}
+LEAVES = {
+    "config",
+    "config_checks",
+    "config_serving",
+    "config_values",
+    "errors",
+    "registry",
+    "sampling_params",
+    "batch",
+    "logs",
+    "version",
+    "model_info",
+}
 RANKS = {
     **dict.fromkeys(LEAVES, 0),
     "model_store": 1,
@@ -38,6 +50,8 @@ TORCH_RANKS = range(2, 9)
 LEAF_ORDER = [
     "errors",
     "registry",
+    "config_checks",
+    "config_serving",
     "config",
     "config_values",
     "sampling_params",

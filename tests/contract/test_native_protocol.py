@@ -321,12 +321,15 @@ def test_infos(call: Call) -> None:
         "model_path": "scripted",
         "served_model_name": "scripted",
         "is_generation": True,
+        "pooling": None,
+        "hidden_size": 4,
         "context_length": 200,
         "vocab_size": 266,
         "eos_token_ids": [EOS_ID],
         "bos_token_id": BOS_ID,
         "has_chat_template": True,
         "reasoning_parser": None,
+        "tool_call_parser": None,
         "weight_dtype": "none",
     }
     info = call("/get_server_info")[1]

@@ -211,7 +211,7 @@ WRONG = [
     ("chat/completions", {"messages": USER, "frequency_penalty": 3.5}, "frequency_penalty", "is 3.5"),
     (
         "chat/completions",
-        {"messages": USER, "response_format": {"type": "json_object"}},
+        {"messages": USER, "response_format": {"type": "xml"}},
         "response_format.type",
         '"json_schema"',
     ),
@@ -260,4 +260,6 @@ def test_client_raises_its_own_error(client: Any) -> None:
     with pytest.raises(openai.BadRequestError, match="temperature is 1000"):
         client.chat.completions.create(model="scripted", messages=USER, temperature=1000)
     with pytest.raises(openai.NotFoundError):
+        client.moderations.create(input="a")
+    with pytest.raises(openai.BadRequestError, match="makes no vectors"):
         client.embeddings.create(model="scripted", input="a")

@@ -269,7 +269,7 @@ def test_abort_all_ends_everybody(server: ServerProcess) -> None:
 
 
 def test_sigterm_under_load_ends_everybody_and_leaves_nothing(tmp_path: Any) -> None:
-    server = ServerProcess("--max-total-tokens", str(TOTAL), model_path="smollm2", main=REAL)
+    server = ServerProcess("--max-total-tokens", str(TOTAL), "--shutdown-timeout", "2", model_path="smollm2", main=REAL)
     try:
         server.wait_for_line("serving url=")
         children = list(server.children().values())

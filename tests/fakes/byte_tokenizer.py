@@ -6,6 +6,7 @@ from typing import Any
 
 from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
+from sgl_runtime.tokenizer.whole_text import WholeText
 
 BOS_ID, EOS_ID, TURN_ID, END_ID = 256, 257, 258, 259
 SPECIALS = {"<s>": BOS_ID, "</s>": EOS_ID, "<turn>": TURN_ID, "<end>": END_ID}
@@ -19,6 +20,8 @@ VOCABULARY = Vocabulary(
 
 
 class ByteTemplate:
+    source = "<turn>role content<end>"
+
     def render(self, messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool, **kwargs: Any) -> str:
         for message in messages:
             if message["role"] not in ("system", "user", "assistant"):
@@ -41,3 +44,14 @@ class ByteTokenizer:
         for part in re.split("(<s>|</s>|<turn>|<end>)", text):
             ids.extend([SPECIALS[part]] if part in SPECIALS else part.encode())
         return [BOS_ID, *ids] if add_bos and ids[:1] != [BOS_ID] else ids
+
+    def encode_whole(self, text: str, pair: str | None = None, *, max_length: int | None = None) -> WholeText:
+        """The texts in the marks of a turn, cut from the end of the last one."""
+        front = [TURN_ID, *self.encode(text, add_bos=False)]
+        back = [] if pair is None else [END_ID, *self.encode(pair, add_bos=False)]
+        room = None if max_length is None else max_length - 1
+        return WholeText([*[*front, *back][:room], END_ID], -1 if pair is None else len(front) + 1)
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        skipped = VOCABULARY.special_ids if skip_special_tokens else frozenset()
+        return b"".join(VOCABULARY.token_bytes[index] for index in ids if index not in skipped).decode(errors="replace")

@@ -39,12 +39,7 @@ def build_scheduler(config: RuntimeConfig, host: ScriptedHost) -> HashedParts:
         overlap=True,
     )
     cache = replace(config.cache, max_total_tokens=num_slots)
-    resolved = RuntimeConfig(
-        model=config.model,
-        cache=cache,
-        scheduler=resolve_scheduler(config.scheduler, runs_beside_host=True),
-        features=config.features,
-    )
+    resolved = replace(config, cache=cache, scheduler=resolve_scheduler(config.scheduler, runs_beside_host=True))
     scheduler = assemble_scheduler(
         resolved,
         executor,

@@ -3,8 +3,8 @@
 import sys
 
 from fakes.hashed_composition import HASHED
-from sgl_runtime.config_flags import parse_flags
 from sgl_runtime.serving.launch import serve
+from sgl_runtime.start_options import parse_options
 
 if __name__ == "__main__":
-    sys.exit(serve(parse_flags("sgl serve", sys.argv[1:]), HASHED))
+    sys.exit(serve(parse_options("sgl serve", sys.argv[1:]), HASHED))

@@ -8,6 +8,7 @@ from fakes.byte_tokenizer import EOS_ID, VOCABULARY, ByteTokenizer
 from fakes.scripted_scheduler import ScriptedScheduler
 from sgl_runtime.config import RuntimeConfig
 from sgl_runtime.errors import ModelLoadError
+from sgl_runtime.model_info import PoolingInfo
 from sgl_runtime.serving.factories import Factories
 
 CONTEXT_LENGTH = 200
@@ -18,6 +19,8 @@ class ScriptedHost:
     tokenizer: ByteTokenizer
     eos_ids: frozenset[int] = frozenset([EOS_ID])
     vocab_size: int = VOCABULARY.size
+    hidden_size: int = 4
+    pooling: PoolingInfo | None = None
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,10 @@ class ScriptedExecutor:
         assert len(set(batch.slot_ids.tolist())) == len(batch.slot_ids), "one slot for two new tokens"
         ids = batch.input_ids
         self.pool[batch.slot_ids] = np.where(ids < 0, self.drawn[np.maximum(-1 - ids, 0)], ids)
+        if batch.given_rows is not None:
+            # A row stands for the token that its first number says.
+            given = batch.given_rows
+            self.pool[batch.slot_ids[given.places]] = given.rows[:, 0].astype(np.int64)
         shifts = np.where(batch.sampling.temperatures > 0, batch.sampling.uniforms, 0.0) * self.num_tokens
         tokens = [
             next_token(self.pool[self.table[row, :length]].tolist(), self.num_tokens, int(shift)) if samples else -1
@@ -102,6 +106,7 @@ class ScriptedExecutor:
         return StepOutput(
             token_ids=tokens,
             hidden_states=self._hidden_states(batch, drawn_contexts),
+            vectors=self._vectors(batch, drawn_contexts),
             logprobs=np.array(list(map(logprob_of, drawn_contexts, tokens.tolist())), dtype=np.float32),
             input_logprobs=tuple(
                 None
@@ -135,6 +140,18 @@ class ScriptedExecutor:
             else None
             for begin, start, context in zip(begins.tolist(), batch.hidden_starts.tolist(), contexts, strict=True)
         )
+
+    def _vectors(self, batch: Batch, contexts: list[list[int]]) -> tuple[np.ndarray | None, ...] | None:
+        """Over the span of each row: how many tokens, the sum of their positions, and of their ids."""
+        spans = batch.pool_spans
+        if spans is None:
+            return None
+        found: list[np.ndarray | None] = []
+        for prefix, start, end, context in zip(batch.prefix_lens, spans.starts, spans.ends, contexts, strict=True):
+            places = np.arange(prefix + start, prefix + end)
+            values = [len(places), places.sum(), np.array(context)[places].sum() if len(places) else 0]
+            found.append(np.array(values, dtype=np.float32) if start >= 0 else None)
+        return tuple(found)
 
     def _alternatives(self, batch: Batch, row: int, contexts: list[list[int]]) -> Alternatives:
         """As "likeliest" tokens the ones that follow the next token."""

@@ -2,10 +2,13 @@
 
 The answer is the prompt's text after "say:", then the end of sequence; without one it is the whole prompt.  Prompts
 with a word in capitals do something else: HANG gives nothing until aborted, FOREVER never ends by itself, SEED says the
-seed of the request, CRASH ends the scheduler, DIE ends its process.  Of the tokens that might come instead of one, the
-likeliest is the token itself and each further one has the next byte and a log probability that is lower by 1.
+seed of the request, CRASH ends the scheduler, DIE ends its process, STUCK never comes back from its step and with it
+nothing else, CLUTCH does neither, and holds Python's lock meanwhile.  Of the tokens that might come instead of one, the
+likeliest is the token itself and each further one has the next byte and a log probability that is lower by 1.  Of an
+output with a constraint, brackets, quotes, colons and commas count as forced.
 """
 
+import ctypes
 import os
 from dataclasses import dataclass, field
 from threading import Event
@@ -25,6 +28,7 @@ from sgl_runtime.ipc.messages import (
     GrammarReport,
     OpenSessionRequest,
     PauseRequest,
+    ProfileRequest,
     SchedulerInput,
     SchedulerOutput,
     StatsReply,
@@ -35,6 +39,8 @@ from sgl_runtime.ipc.messages import (
 )
 from sgl_runtime.sampling_params import SamplingParams
 from sgl_runtime.scheduler.stop_search import StopSearch
+
+_FORCED = frozenset(b'{}[]":,')
 
 
 @dataclass
@@ -79,7 +85,7 @@ class ScriptedScheduler:
                 busy = bool(self.running)
                 text = f"{len(self.running)} requests run" if busy else "flushed"
                 return [FlushCacheReply(request_id=message.request_id, success=not busy, message=text)]
-            case OpenSessionRequest() | CloseSessionRequest() | PauseRequest() | ContinueRequest():
+            case OpenSessionRequest() | CloseSessionRequest() | PauseRequest() | ContinueRequest() | ProfileRequest():
                 return [ControlReply(request_id=message.request_id, message="done")]
             case StatsRequest():
                 stats: dict[str, Any] = {"num_running": len(self.running), "num_waiting": 0, "total_slots": 100}
@@ -118,6 +124,10 @@ class ScriptedScheduler:
         return [start]
 
     def _advance(self, req: ScriptedReq) -> list[TokenDelta]:
+        if "STUCK" in req.prompt:
+            Event().wait(600)
+        if "CLUTCH" in req.prompt:
+            ctypes.PyDLL(None).sleep(600)
         if "DIE" in req.prompt:
             os._exit(7)
         if "CRASH" in req.prompt:
@@ -159,6 +169,7 @@ class ScriptedScheduler:
             prompt_tokens=len(message.input_ids),
             cached_tokens=3,
             grammar=_grammar_report(message.sampling),
+            num_forced_ids=sum(token_id in _FORCED for token_id in ids) if message.sampling.grammar_kind else 0,
             output_logprobs=[-0.5] * len(ids) if message.return_logprob else None,
             input_logprobs=[-float(position) if position else None for position in scored] or None,
             output_alternatives=[alternatives(message, token_id, -0.5) for token_id in ids],

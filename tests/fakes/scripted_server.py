@@ -14,6 +14,9 @@ from sgl_runtime.ipc.thread_inbox import ThreadInbox
 from sgl_runtime.server.app import create_app
 from sgl_runtime.server.http_server import HttpServer
 from sgl_runtime.server.native_api import NativeApi
+from sgl_runtime.server.request_books import RequestBooks
+from sgl_runtime.server.request_traces import RequestTraces
+from sgl_runtime.server.tls import tls_context
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
 from sgl_runtime.serving.scheduler_loop import SchedulerLoop
 from sgl_runtime.serving.served_model import effective_settings, served_model_info
@@ -22,11 +25,19 @@ from sgl_runtime.serving.served_model import effective_settings, served_model_in
 class ScriptedServer:
     """Use as a context manager; `url` answers as soon as it is entered."""
 
-    def __init__(self, **flags: Any) -> None:
+    def __init__(self, *, traces: RequestTraces | None = None, **flags: Any) -> None:
+        self._traces = traces
         self._config = build_config({"model_path": "scripted", **flags})
         self.scheduler = ScriptedParts().scheduler
+        self.tokenizer = ByteTokenizer()
+        self.facts = ScriptedParts().facts
+        # How long requests get when the server ends.
+        self.grace_s = 0.0
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        # Connections take it over; without it small writes wait for the client's kernel.
+        self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         self._inbox: ThreadInbox[SchedulerInput] = ThreadInbox()
         self._detokenizer = Detokenizer(ByteTokenizer().vocabulary)
         self._built = threading.Event()
@@ -51,18 +62,31 @@ class ScriptedServer:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        host, facts = ScriptedHost(ByteTokenizer()), ScriptedParts().facts
+        host, facts = ScriptedHost(self.tokenizer), self.facts
+        self.books = RequestBooks.open(self._config.logs, model_name="scripted", traces=self._traces)
         self.manager = TokenizerManager(
             tokenizer=host.tokenizer,
             model_info=served_model_info(self._config, host, facts),
             send=self._inbox.put,
             max_live_requests=self._config.scheduler.max_live_requests,
             features=self._config.features,
+            watch=self.books.watch,
         )
-        app = create_app(NativeApi(self.manager, effective_settings(self._config, facts)))
-        self.server = HttpServer(app, drain=lambda: self.manager.drain(grace_s=0.0), grace_s=1.0)
+        access, connections = self._config.access, self._config.connections
+        settings = effective_settings(self._config, facts)
+        api = NativeApi(self.manager, settings, self.books, grammar=self._config.grammar)
+        has_web = not self._config.server.disable_web
+        app = create_app(api, access=access, connections=connections, books=self.books, has_web=has_web)
+        self.server = HttpServer(
+            app,
+            drain=lambda grace_s: self.manager.drain(grace_s=min(grace_s, self.grace_s)),
+            limits=connections,
+            tls=tls_context(access),
+        )
         self._built.set()
         await self.server.serve([self._listener])
+        await api.close()
+        await self.books.close()
 
     def _run_scheduler(self) -> None:
         loop = SchedulerLoop(self.scheduler, inbox=self._inbox, deliver=self._deliver, begin_turn=lambda: None)

@@ -79,14 +79,17 @@ def _text_delta(delta: TokenDelta, text: str, *, num_text_ids: int = 0, text_tai
         text_tail=text_tail,
         prompt_tokens=delta.prompt_tokens,
         cached_tokens=delta.cached_tokens,
+        queue_time=delta.queue_time,
         grammar=delta.grammar,
         forced_tokens=delta.forced_tokens,
+        num_forced_ids=delta.num_forced_ids,
         output_logprobs=delta.output_logprobs,
         input_logprobs=delta.input_logprobs,
         output_alternatives=delta.output_alternatives,
         input_alternatives=delta.input_alternatives,
         prompt_ids=delta.prompt_ids,
         hidden_states=delta.hidden_states,
+        vector=delta.vector,
     )
 
 

@@ -1,6 +1,7 @@
 """The seam between host and device: Executor, PendingStep, PendingTokens.  Torch-free."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -73,3 +74,25 @@ class Executor(Protocol):
 
     def forward_seconds(self) -> float:
         """Time that all forward passes took so far."""
+
+    def start_profile(
+        self,
+        folder: Path,
+        *,
+        num_passes: int | None,
+        activities: Sequence[str],
+        record_shapes: bool,
+        with_stack: bool,
+    ) -> str:
+        """Record where the time of passes goes; every rank writes a file when it is stopped, or after `num_passes`.
+
+        Raises:
+            InvalidRequestError: one is being recorded, or the folder cannot be made.
+        """
+
+    def stop_profile(self) -> str:
+        """Write what was recorded; the files, in words.
+
+        Raises:
+            InvalidRequestError: nothing is being recorded, or a file cannot be written.
+        """

@@ -1,13 +1,16 @@
 """LocalExecutor: one rank in the scheduler's own process."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.batch import Batch, LogitEdits, StepOutput
-from sgl_runtime.model_runner.model_runner import ForwardOutput, ModelRunner, PendingOutput, TokenChoice
+from sgl_runtime.model_runner.pass_output import ForwardOutput, PendingOutput, TokenChoice
+from sgl_runtime.model_runner.pass_profiler import PassProfiler
+from sgl_runtime.model_runner.pass_runner import PassRunner
 
 if TYPE_CHECKING:
     from sgl_runtime.model_runner.row_grammars import RowGrammars
@@ -17,13 +20,14 @@ class LocalExecutor:
     """See `Executor`.
 
     Args:
-        runner: The model runner of this process.
+        runner: Runs the passes of this process.
     """
 
-    def __init__(self, runner: ModelRunner) -> None:
+    def __init__(self, runner: PassRunner) -> None:
         self._runner = runner
         self.runs_beside_host = runner.runs_beside_host
         self._forward_seconds = 0.0
+        self._profiler = PassProfiler()
 
     def launch(self, batch: Batch) -> "LocalStep":
         """See `Executor`; on a CPU the pass is done when this returns."""
@@ -34,8 +38,9 @@ class LocalExecutor:
         return LocalTokens(self, self._runner.sample(batch, output, choice))
 
     def add_seconds(self, seconds: float) -> None:
-        """Count the time of a pass."""
+        """A pass is over: count its time."""
         self._forward_seconds += seconds
+        self._profiler.note_pass()
 
     def open_grammars(
         self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, max_depth: int
@@ -46,6 +51,24 @@ class LocalExecutor:
     def forward_seconds(self) -> float:
         """See `Executor`."""
         return self._forward_seconds
+
+    def start_profile(
+        self,
+        folder: Path,
+        *,
+        num_passes: int | None,
+        activities: Sequence[str],
+        record_shapes: bool,
+        with_stack: bool,
+    ) -> str:
+        """See `Executor`."""
+        return self._profiler.start(
+            folder, num_passes=num_passes, activities=activities, record_shapes=record_shapes, with_stack=with_stack
+        )
+
+    def stop_profile(self) -> str:
+        """See `Executor`."""
+        return self._profiler.stop()
 
 
 class LocalStep:

@@ -20,12 +20,17 @@ class ForwardBatch:
         input_ids: (T,) int64.
         positions: (T,) int64, position of each new token in its request.
         slot_ids: (T,) int64, slot of each new token.
+        given_rows: Places among the new tokens, (n,) int64, and the embeddings that are given there, (n, C) float32;
+            None where all are the model's.
+        segments: (T,) int64, of which text of a pair each new token is; None: all of the first.
     """
 
     batch: Batch
     input_ids: Tensor
     positions: Tensor
     slot_ids: Tensor
+    given_rows: tuple[Tensor, Tensor] | None = None
+    segments: Tensor | None = None
 
     @classmethod
     def from_batch(cls, batch: Batch, device: Device, *, drawn_ids: Tensor | None = None) -> "ForwardBatch":
@@ -47,6 +52,10 @@ class ForwardBatch:
             input_ids=input_ids,
             positions=device.to_device(new_positions(batch)),
             slot_ids=device.to_device(batch.slot_ids.astype(np.int64)),
+            given_rows=None
+            if batch.given_rows is None
+            else (device.to_device(batch.given_rows.places), device.to_device(batch.given_rows.rows)),
+            segments=None if batch.segments is None else device.to_device(batch.segments),
         )
 
 

@@ -7,8 +7,10 @@ import os
 import resource
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Thread
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
@@ -24,10 +26,14 @@ from sgl_runtime.registry import Registry
 _NICENESS = 5
 """Decoding goes before compiling."""
 
+_WATCH_S = 0.5
+"""How often a worker looks whether its owner is still there."""
+
 WORKER_TASKS = Registry(
     "worker task",
     {
         "automaton": "sgl_runtime.grammar.compile_worker:automaton_task",
+        "check": "sgl_runtime.grammar.constraint_check:check_task",
         "llguidance": "sgl_runtime.grammar.llguidance_grammar:check_task",
         "outlines": "sgl_runtime.grammar.outlines_index:index_task",
     },
@@ -49,6 +55,8 @@ def main(descriptor: int) -> None:
     """
     os.nice(_NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # While it compiles it does not look at the channel.
+    Thread(target=_end_with_owner, args=(os.getppid(),), name="owner watch", daemon=True).start()
     with socket.socket(fileno=descriptor) as channel:
         try:
             setup = WorkerSetup.unpacked(receive_frame(channel))
@@ -57,6 +65,12 @@ def main(descriptor: int) -> None:
             _serve(channel, setup)
         except (EOFError, BrokenPipeError):
             return
+
+
+def _end_with_owner(owner: int) -> None:
+    while os.getppid() == owner:
+        time.sleep(_WATCH_S)
+    os._exit(1)
 
 
 def _serve(channel: socket.socket, setup: WorkerSetup) -> None:

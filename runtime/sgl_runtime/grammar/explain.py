@@ -67,6 +67,7 @@ class Explanation:
         tier: What enforces it under the grammar backend `auto`; None where nothing does.
         note: Why it is no automaton, where something else enforces it.
         problems: Why it is refused, with places.
+        relaxed: Keywords among these that a lenient reading leaves out.
         compile_ms: Milliseconds, with nothing remembered from before.
         automaton: What it became; None where there is none.
         annotations: Words of the schema without effect that drafts define.
@@ -78,6 +79,7 @@ class Explanation:
     tier: str | None = None
     note: str | None = None
     problems: list[str] = field(default_factory=list)
+    relaxed: list[RelaxedKeyword] = field(default_factory=list)
     compile_ms: float = 0.0
     automaton: ByteAutomaton | None = None
     annotations: list[str] = field(default_factory=list)
@@ -95,7 +97,7 @@ def explain(spec: GrammarSpec, config: GrammarConfig, vocabulary: GrammarVocabul
     """
     found = Explanation(spec.kind)
     if spec.kind == "ebnf":
-        _explain_parser(found, spec, config)
+        explain_parser(found, spec, config)
         return found
     order = None if vocabulary is None else VocabularyOrder.of(vocabulary)
     compiler = AutomatonCompiler(config, None if order is None else order.usable_bytes)
@@ -103,6 +105,7 @@ def explain(spec: GrammarSpec, config: GrammarConfig, vocabulary: GrammarVocabul
     try:
         # A lenient reading goes on behind the first keyword that cannot be enforced.
         made = compiler.make(replace(spec, lenient=spec.kind == "json_schema"), compiler.budget())
+        found.relaxed = list(made.relaxed)
         found.problems += [_problem(each) for each in made.relaxed]
         found.automaton = made.automaton
         found.tier = "fsm" if not made.relaxed else None
@@ -180,7 +183,8 @@ def _automaton_rows(automaton: ByteAutomaton) -> Iterator[tuple[str, str]]:
     yield "forced", f"{forced_share(automaton):.0%} of the states have one way out"
 
 
-def _explain_parser(found: Explanation, spec: GrammarSpec, config: GrammarConfig) -> None:
+def explain_parser(found: Explanation, spec: GrammarSpec, config: GrammarConfig) -> None:
+    """Tell whether llguidance takes a constraint, and how long that takes to find out."""
     # Imported where it is needed: the library is large, and only grammars need it.
     from llguidance import LLMatcher, LLTokenizer
 

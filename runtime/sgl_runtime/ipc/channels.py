@@ -4,13 +4,13 @@ The receiver binds and the sender connects: a sender may start first, never wait
 queues have no high-water mark.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import zmq
-import zmq.asyncio
 
 from sgl_runtime.ipc.codec import Codec
 
@@ -70,11 +70,19 @@ class PullChannel(Generic[M]):
     def __init__(self, context: "zmq.Context[Any]", address: str, codec: Codec[M]) -> None:
         self._socket = _socket(context, zmq.PULL)
         self._socket.bind(address)
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
         self._codec = codec
+
+    @property
+    def descriptor(self) -> int:
+        """Becomes readable when messages may have come, and again only after a `drain`."""
+        descriptor: int = self._socket.getsockopt(zmq.FD)
+        return descriptor
 
     def wait(self, timeout_s: float) -> None:
         """Return when a message is there or the time is over."""
-        self._socket.poll(timeout_s * 1000, zmq.POLLIN)
+        self._poller.poll(int(timeout_s * 1000))
 
     def drain(self) -> list[M]:
         """Every message that is there, without waiting."""
@@ -91,27 +99,40 @@ class PullChannel(Generic[M]):
         self._socket.close()
 
 
-class AsyncPullChannel(Generic[M]):
-    """The receiving end of an asyncio loop.
+class LoopPullChannel(Generic[M]):
+    """The receiving end of an event loop: messages are handed on as they come, without a task that waits for them.
 
     Args:
-        context: An asyncio ZeroMQ context.
+        context: The process's ZeroMQ context.
         address: Where to receive.
         codec: How bytes become messages.
     """
 
-    def __init__(self, context: zmq.asyncio.Context, address: str, codec: Codec[M]) -> None:
-        self._socket = _socket(context, zmq.PULL)
-        self._socket.bind(address)
-        self._codec = codec
+    def __init__(self, context: "zmq.Context[Any]", address: str, codec: Codec[M]) -> None:
+        self._channel = PullChannel(context, address, codec)
 
-    async def receive(self) -> list[M]:
-        """Wait for the next messages."""
-        return self._codec.decode(await self._socket.recv())
+    def open(self, deliver: Callable[[Sequence[M]], None]) -> None:
+        """Begin to receive in the running loop.
+
+        Args:
+            deliver: Gets what has come, never nothing.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._deliver = deliver
+        self._loop.add_reader(self._channel.descriptor, self._receive)
+        # The descriptor tells of changes: of what came before, it will not tell again.
+        self._receive()
 
     def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
+        """Receive no more, and close the socket."""
+        self._loop.remove_reader(self._channel.descriptor)
+        self._channel.close()
+
+    def _receive(self) -> None:
+        # Until nothing is left, or the descriptor would stay silent.
+        messages = self._channel.drain()
+        if messages:
+            self._deliver(messages)
 
 
 def _socket(context: "zmq.Context[Any]", kind: int) -> Any:

@@ -9,45 +9,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from sgl_runtime.ipc.request_parts import FloatRows, LogitProcessorCall, SessionTurn
+from sgl_runtime.model_info import PoolingMethod
 from sgl_runtime.sampling_params import SamplingParams
 from sgl_runtime.stops.stop_automaton import StopAutomaton
 
 PauseMode = Literal["abort", "retract", "in_place"]
-
-
-class SessionTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """How a request goes on in a session.
-
-    Attributes:
-        id: The session.
-        rid: The turn that it follows; None for the latest.
-        offset: How many of that turn's tokens stay in front of its own, counted from the end where negative; None for
-            all.
-        replace: Forget the turns that follow that turn; without `rid`, forget all turns and follow none.
-        drop_previous_output: Follow that turn's prompt alone.
-        num_bos: How many of the request's own first ids begin a sequence; left out where it follows a turn.
-    """
-
-    id: str
-    rid: str | None = None
-    offset: int | None = None
-    replace: bool = False
-    drop_previous_output: bool = False
-    num_bos: int = 0
-
-
-class LogitProcessorCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A processor of logits that a request asks for.
-
-    Attributes:
-        name: A name that the server was started with, or a pickled callable in hexadecimal digits.
-        is_pickled: Which of the two.
-        params: JSON text of the object that the processor is given for this request.
-    """
-
-    name: str
-    is_pickled: bool = False
-    params: str = "{}"
 
 
 class TokenizedRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -55,7 +22,7 @@ class TokenizedRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
     Attributes:
         rid: Request id, unique among live requests.
-        input_ids: Prompt, at least one id.
+        input_ids: Prompt, at least one id; empty where `input_embeds` is the prompt.
         sampling: Checked settings; `max_new_tokens` is resolved, never None, and `n` is 1.
         priority: Larger ones run first among those that wait.
         extra_key: Requests of different keys share nothing in the prefix cache.
@@ -67,6 +34,9 @@ class TokenizedRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         return_hidden_states: Whether the last hidden states of prompt and output are wanted.
         session: The session that it goes on in; its prompt then follows the tokens of an earlier turn.
         logit_processor: What changes its logits besides the settings; None for nothing.
+        input_embeds: The prompt as embeddings, one row for each position; None for a prompt of ids.
+        pooling: How the vector is made that is wanted in place of an output; None for a request that generates.
+        segment_start: First position of the second text of a pair; -1 for a single text.
         arrival_time: `time.monotonic()` when the API received it.
     """
 
@@ -83,7 +53,15 @@ class TokenizedRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     return_hidden_states: bool = False
     session: SessionTurn | None = None
     logit_processor: LogitProcessorCall | None = None
+    input_embeds: FloatRows | None = None
+    pooling: PoolingMethod | None = None
+    segment_start: int = -1
     arrival_time: float = 0.0
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Positions of the prompt."""
+        return len(self.input_ids) if self.input_embeds is None else self.input_embeds.count
 
 
 class AbortRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -149,6 +127,29 @@ class StatsRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     request_id: str
 
 
+PROFILE_ACTIVITIES = ("CPU", "GPU")
+"""What a profile may record."""
+
+
+class ProfileRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Record where the time of passes goes, or write what was recorded; answered by `ControlReply`.
+
+    Attributes:
+        output_dir: Folder for the file; None to stop.
+        num_steps: How many passes are recorded; None until it is stopped.
+        activities: Some of `PROFILE_ACTIVITIES`.
+        record_shapes: Whether shapes of tensors are recorded.
+        with_stack: Whether the lines of code are recorded.
+    """
+
+    request_id: str
+    output_dir: str | None = None
+    num_steps: int | None = None
+    activities: tuple[str, ...] = PROFILE_ACTIVITIES
+    record_shapes: bool = False
+    with_stack: bool = False
+
+
 class CacheEventsRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Ask what happened in the prefix cache; answered by `CacheEventsReply`.
 
@@ -208,18 +209,6 @@ class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True):
     probes: list[float]
 
 
-class HiddenRows(msgspec.Struct, frozen=True, array_like=True):
-    """Hidden states of some positions, one after another.
-
-    Attributes:
-        size: Numbers of a row.
-        data: The rows as little-endian float32.
-    """
-
-    size: int
-    data: bytes
-
-
 class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """New tokens of one request after one step.
 
@@ -230,14 +219,17 @@ class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         num_trimmed_ids: On the last delta: how many of the last ids are a stop token or end-of-sequence token and
             stay out of the text (0 or 1).
         prompt_tokens, cached_tokens: Counts of the prompt.
+        queue_time: Seconds from the request's arrival in the API until a pass was first planned for it.
         grammar: How the constraint was compiled; None without one.
         forced_tokens: How many of all generated ids a grammar forced, without a pass for each.
+        num_forced_ids: How many of the last of `new_ids` a grammar left no choice for, with a pass or without.
         output_logprobs: One per id of `new_ids`, when wanted.
         input_logprobs: For positions logprob_start_len .. prompt end, on the first delta when wanted; the entry of
             position 0 is None.
         output_alternatives, input_alternatives: For the same positions, when wanted; the entry of position 0 is None.
         prompt_ids: For a turn of a session, on the first delta: its whole prompt.
         hidden_states: Last hidden states of the next positions, when wanted: rows of float32.
+        vector: On the last delta of a request with pooling: its one row.
     """
 
     rid: str
@@ -246,14 +238,17 @@ class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     num_trimmed_ids: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    queue_time: float = 0.0
     grammar: GrammarReport | None = None
     forced_tokens: int = 0
+    num_forced_ids: int = 0
     output_logprobs: list[float] | None = None
     input_logprobs: list[float | None] | None = None
     output_alternatives: list[TokenAlternatives] | None = None
     input_alternatives: list[TokenAlternatives | None] | None = None
     prompt_ids: list[int] | None = None
-    hidden_states: HiddenRows | None = None
+    hidden_states: FloatRows | None = None
+    vector: FloatRows | None = None
 
 
 class DetokenizeStart(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -279,8 +274,9 @@ class TextDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     Attributes:
         rid: Request id.
         text: Text to append (not cumulative).
-        new_ids, finish, prompt_tokens, cached_tokens, grammar, forced_tokens, output_logprobs,
-            input_logprobs, output_alternatives, input_alternatives, prompt_ids, hidden_states: As in `TokenDelta`.
+        new_ids, finish, prompt_tokens, cached_tokens, queue_time, grammar, forced_tokens, num_forced_ids,
+            output_logprobs, input_logprobs, output_alternatives, input_alternatives, prompt_ids, hidden_states,
+            vector: As in `TokenDelta`.
         num_text_ids: On the last delta: how many of all output ids lie wholly inside the text.
         text_tail: On the last delta: the text that a stop string left over of the token that it cut.
     """
@@ -293,14 +289,17 @@ class TextDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     text_tail: str = ""
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    queue_time: float = 0.0
     grammar: GrammarReport | None = None
     forced_tokens: int = 0
+    num_forced_ids: int = 0
     output_logprobs: list[float] | None = None
     input_logprobs: list[float | None] | None = None
     output_alternatives: list[TokenAlternatives] | None = None
     input_alternatives: list[TokenAlternatives | None] | None = None
     prompt_ids: list[int] | None = None
-    hidden_states: HiddenRows | None = None
+    hidden_states: FloatRows | None = None
+    vector: FloatRows | None = None
 
 
 class FlushCacheReply(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -361,6 +360,7 @@ SchedulerQuestion = (
     | PauseRequest
     | ContinueRequest
     | StatsRequest
+    | ProfileRequest
     | CacheEventsRequest
 )
 SchedulerInput = TokenizedRequest | SchedulerQuestion

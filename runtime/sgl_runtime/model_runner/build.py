@@ -16,7 +16,9 @@ from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
 from sgl_runtime.layers.build_context import BuildContext
 from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.model_runner import ModelRunner
+from sgl_runtime.model_runner.pass_runner import PassRunner
 from sgl_runtime.model_runner.weights import iter_weights
+from sgl_runtime.model_store.model_config import ModelConfig
 from sgl_runtime.model_store.model_source import ModelSource
 from sgl_runtime.models.base import CausalModel
 from sgl_runtime.models.table import MODELS
@@ -26,7 +28,7 @@ from sgl_runtime.models.table import MODELS
 class BuiltModel:
     """The device half and the numbers that the host needs of it."""
 
-    runner: ModelRunner
+    runner: PassRunner
     num_slots: int
     num_host_slots: int
     kv_cache_bytes: int
@@ -49,10 +51,72 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
         num_threads=config.device.num_threads,
         deterministic=config.features.enable_deterministic_inference,
     )
-    name = _attention_name(config.device.attention_backend, device)
-    dtype = _dtype(config.model.dtype, device)
+    name = attention_name(config.device.attention_backend, device)
+    dtype = weight_dtype(config.model.dtype, device)
     model = load_model(source, dtype=dtype, device=device, load_format=config.model.load_format)
-    shapes = source.config
+    memory = build_memory(config, source.config, dtype=dtype, device=device)
+    attention: AttentionBackend = ATTENTION_BACKENDS.load(name)(
+        pool=memory.pool, slot_table=memory.slot_table, ops=device.ops
+    )
+    runner = ModelRunner(
+        model,
+        attention=attention,
+        slot_table=memory.slot_table,
+        device=device,
+        processors=processors,
+        host_pool=memory.host_pool,
+    )
+    if not config.device.disable_cuda_graph:
+        rows = min(config.scheduler.max_running_requests, config.device.cuda_graph_max_bs)
+        runner.capture_graphs(rows, spare_slot=memory.pool.spare_slot)
+    return BuiltModel(
+        runner=runner,
+        num_slots=memory.pool.spare_slot,
+        num_host_slots=memory.num_host_slots,
+        kv_cache_bytes=memory.num_bytes,
+        context_length=memory.context_length,
+        weight_dtype=str(dtype).removeprefix("torch."),
+        device=device.torch_device.type,
+        attention_backend=name,
+    )
+
+
+@dataclass(frozen=True)
+class KVMemory:
+    """Where keys and values lie, and how much of them fits.
+
+    Attributes:
+        pool: On the device.
+        host_pool: In host memory; None without one.
+        slot_table: Slots by row and position.
+        num_host_slots: Tokens that fit into the host's pool.
+        num_bytes: Size of the device's pool.
+        context_length: Most tokens of a request.
+    """
+
+    pool: TokenToKVPool
+    host_pool: HostKVPool | None
+    slot_table: SlotTable
+    num_host_slots: int
+    num_bytes: int
+    context_length: int
+
+
+def build_memory(
+    config: RuntimeConfig, shapes: ModelConfig, *, dtype: torch.dtype, device: Device, max_length: int | None = None
+) -> KVMemory:
+    """Take the memory for keys and values, once the weights are loaded.
+
+    Args:
+        config: All sections.
+        shapes: Of the model.
+        dtype: Type of keys and values.
+        device: Where they live.
+        max_length: The context limit where none is asked for; that of the model by default.
+
+    Raises:
+        ConfigError: the context is longer than the model's, or there is too little memory.
+    """
     slot_bytes = TokenToKVPool.slot_bytes(shapes, dtype)
     cache = resolve_cache(
         config.cache,
@@ -63,35 +127,34 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
     )
     assert cache.max_total_tokens is not None
     asked = config.model.context_length
-    if asked is not None and asked > shapes.context_length:
-        raise ConfigError(f"context_length is {asked}; the model was made for at most {shapes.context_length}")
-    context_length = resolve_context_length(asked, model_limit=shapes.context_length, num_slots=cache.max_total_tokens)
+    context_length = resolve_context_length(
+        checked_context_length(asked, shapes.context_length),
+        model_limit=min(max_length or shapes.context_length, shapes.context_length),
+        num_slots=cache.max_total_tokens,
+    )
     pool = TokenToKVPool(shapes, num_slots=cache.max_total_tokens, dtype=dtype, device=device.torch_device)
     num_host_slots = host_slots(cache, slot_bytes=slot_bytes)
-    host_pool = HostKVPool(pool, num_slots=num_host_slots, device=device) if num_host_slots else None
-    rows = config.scheduler.max_running_requests
-    slot_table = SlotTable(num_rows=rows, context_length=context_length, device=device)
-    attention: AttentionBackend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=slot_table, ops=device.ops)
-    runner = ModelRunner(
-        model,
-        attention=attention,
-        slot_table=slot_table,
-        device=device,
-        processors=processors,
-        host_pool=host_pool,
-    )
-    if not config.device.disable_cuda_graph:
-        runner.capture_graphs(min(rows, config.device.cuda_graph_max_bs), spare_slot=pool.spare_slot)
-    return BuiltModel(
-        runner=runner,
-        num_slots=cache.max_total_tokens,
+    return KVMemory(
+        pool=pool,
+        host_pool=HostKVPool(pool, num_slots=num_host_slots, device=device) if num_host_slots else None,
+        slot_table=SlotTable(
+            num_rows=config.scheduler.max_running_requests, context_length=context_length, device=device
+        ),
         num_host_slots=num_host_slots,
-        kv_cache_bytes=slot_bytes * cache.max_total_tokens,
+        num_bytes=slot_bytes * cache.max_total_tokens,
         context_length=context_length,
-        weight_dtype=str(dtype).removeprefix("torch."),
-        device=device.torch_device.type,
-        attention_backend=name,
     )
+
+
+def checked_context_length(asked: int | None, model_limit: int) -> int | None:
+    """The length that is asked for, None for none.
+
+    Raises:
+        ConfigError: it is longer than the model's.
+    """
+    if asked is not None and asked > model_limit:
+        raise ConfigError(f"context_length is {asked}; the model was made for at most {model_limit}")
+    return asked
 
 
 def load_model(source: ModelSource, *, dtype: torch.dtype, device: Device, load_format: str = "auto") -> CausalModel:
@@ -105,7 +168,7 @@ def load_model(source: ModelSource, *, dtype: torch.dtype, device: Device, load_
     return model
 
 
-def _attention_name(asked: str, device: Device) -> str:
+def attention_name(asked: str, device: Device) -> str:
     """The attention backend that is meant.
 
     Raises:
@@ -120,6 +183,7 @@ def _attention_name(asked: str, device: Device) -> str:
     return name
 
 
-def _dtype(name: str, device: Device) -> torch.dtype:
+def weight_dtype(name: str, device: Device) -> torch.dtype:
+    """The type of the weights that is meant."""
     named = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     return device.default_dtype if name == "auto" else named[name]

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sgl_runtime.attention.base import AttentionBackend
-from sgl_runtime.batch import Alternatives, Batch, LogitEdits, StepOutput
-from sgl_runtime.device.base import Device, HostCopy, StoppedTimer
+from sgl_runtime.batch import Alternatives, Batch, LogitEdits
+from sgl_runtime.device.base import Device
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.host_kv_pool import HostKVPool
 from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.logprobs import InputLogprobs, alternatives, input_logprobs
+from sgl_runtime.model_runner.pass_output import NO_CHOICE, ForwardOutput, PendingOutput, TokenChoice
 from sgl_runtime.model_runner.sampler import Sampler, apply_logit_edits
 from sgl_runtime.models.base import CausalModel
 
@@ -27,88 +27,6 @@ if TYPE_CHECKING:
     from sgl_runtime.model_runner.row_grammars import RowGrammars
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ForwardOutput:
-    """What a pass left on the device.
-
-    Attributes:
-        logits: (S, V) of the rows that sample, in row order.
-        inputs: Log probabilities of the prompt's tokens.
-        hidden_states: See `StepOutput`.
-        timer: How long the pass takes.
-        drawn: (B,) int64 tokens that were drawn along, where nothing but the settings of the batch is to be heeded.
-    """
-
-    logits: Tensor
-    inputs: InputLogprobs
-    hidden_states: tuple[NDArray[np.float32] | None, ...] | None
-    timer: StoppedTimer
-    drawn: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class TokenChoice:
-    """What the host has to say of the tokens that a pass draws.
-
-    Attributes:
-        masks: (B, ceil(V / 32)) int32 token masks, or None where the host makes none.
-        logit_edits: By row of the batch, or None where no row has any.
-        forced_ids: (B,) int64 tokens that rows must take, -1 where they are drawn; None: all are drawn.
-    """
-
-    masks: NDArray[np.int32] | None = None
-    logit_edits: LogitEdits | None = None
-    forced_ids: NDArray[np.int64] | None = None
-
-
-NO_CHOICE = TokenChoice()
-
-
-class PendingOutput:
-    """What a pass gives, as far as it is known.
-
-    Args:
-        batch: The pass.
-        output: What its forward gave.
-
-    Attributes:
-        tokens, logprobs: (S,) on their way to the host, of the rows that sample; None: none.
-        alternatives: See `StepOutput`.
-        failures: By row of the batch, what went wrong.
-    """
-
-    def __init__(self, batch: Batch, output: ForwardOutput) -> None:
-        self._batch, self._output = batch, output
-        self.tokens: HostCopy | None = None
-        self.logprobs: HostCopy | None = None
-        self.alternatives: tuple[Alternatives | None, ...] | None = None
-        self.failures: dict[int, str] = {}
-
-    def wait(self) -> StepOutput:
-        """All of it, once it is on the host."""
-        batch, rows = self._batch, self._batch.samples
-        token_ids = np.full(batch.size, -1, dtype=np.int64)
-        logprobs = np.full(batch.size, np.nan, dtype=np.float32)
-        if self.tokens is not None:
-            token_ids[rows] = self.tokens.wait()
-        if self.logprobs is not None:
-            logprobs[rows] = np.where(batch.wants_logprob[rows], self.logprobs.wait(), np.nan)
-        failures = self.failures
-        return StepOutput(
-            token_ids=token_ids,
-            logprobs=logprobs,
-            input_logprobs=self._output.inputs.values,
-            alternatives=self.alternatives,
-            input_alternatives=self._output.inputs.alternatives,
-            hidden_states=self._output.hidden_states,
-            failures=tuple(failures.get(row) for row in range(batch.size)) if failures else None,
-        )
-
-    def seconds(self) -> float:
-        """Time of the forward pass; asked for after `wait`."""
-        return self._output.timer.seconds()
 
 
 class ModelRunner:
@@ -198,16 +116,27 @@ class ModelRunner:
             self._slot_table.update_prefixes(batch)
             output = self._graphs.run(batch)
             inputs = InputLogprobs((None,) * batch.size, None)
-            return ForwardOutput(output.logits, inputs, None, timer.stop(), output.drawn)
+            return ForwardOutput(output.logits, inputs, None, timer.stop(), drawn=output.drawn)
         self._slot_table.update(batch)
         forward_batch = ForwardBatch.from_batch(batch, self._device, drawn_ids=self._drawn_ids)
         attend = self._attention.prepare(forward_batch)
-        hidden = self._model.forward(forward_batch.input_ids, forward_batch.positions, attend)
+        hidden = self._model.forward(
+            forward_batch.input_ids, forward_batch.positions, attend, self._embedded(forward_batch)
+        )
         ends = np.cumsum(batch.extend_lens)
         last = self._device.to_device((ends[batch.samples] - 1).astype(np.int64))
         logits = self._model.logits(hidden if len(last) == len(hidden) else hidden[last])
         inputs = input_logprobs(batch, hidden, self._model.logits, self._device)
         return ForwardOutput(logits, inputs, self._hidden_states(batch, hidden), timer.stop())
+
+    def _embedded(self, forward_batch: ForwardBatch) -> Tensor | None:
+        """The embeddings of a pass where requests bring some of them."""
+        if forward_batch.given_rows is None:
+            return None
+        places, rows = forward_batch.given_rows
+        embedded = self._model.embed(forward_batch.input_ids)
+        embedded[places] = rows.to(embedded.dtype)
+        return embedded
 
     @torch.inference_mode()
     def sample(self, batch: Batch, output: ForwardOutput, choice: TokenChoice = NO_CHOICE) -> PendingOutput:
@@ -222,6 +151,7 @@ class ModelRunner:
         pending = PendingOutput(batch, output)
         if not rows.any():
             return pending
+        assert output.logits is not None, "a model that generates gives logits"
         wants_logprob = bool(batch.wants_logprob[rows].any())
         if output.drawn is not None:
             assert choice == NO_CHOICE, "the batch said that the host has nothing to say of the tokens"

@@ -1,14 +1,14 @@
 """ModelConfig: the shapes of a model and what its files say of special tokens; nothing of the server."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sgl_runtime.errors import ModelLoadError
+from sgl_runtime.model_store.config_fields import ConfigFields, as_list, first_architecture, read_json, token_ids
 from sgl_runtime.model_store.gguf_file import GgufFile
 
-QK_NORM_ARCHITECTURES = frozenset({"Qwen3ForCausalLM"})
+QK_NORM_ARCHITECTURES = frozenset({"Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"})
 """Architectures that norm each head of queries and keys."""
 
 GGUF_ARCHITECTURES = {"llama": "LlamaForCausalLM"}
@@ -67,11 +67,11 @@ class ModelConfig:
         Raises:
             ModelLoadError: a file is missing, broken, or lacks a shape.
         """
-        data = _read_json(folder / "config.json")
+        data = read_json(folder / "config.json")
         generation = folder / "generation_config.json"
         if generation.is_file():
-            extra = _read_json(generation).get("eos_token_id")
-            data["eos_token_id"] = _as_list(data.get("eos_token_id")) + _as_list(extra)
+            extra = read_json(generation).get("eos_token_id")
+            data["eos_token_id"] = as_list(data.get("eos_token_id")) + as_list(extra)
         return cls.from_json(data, source=str(folder / "config.json"))
 
     @classmethod
@@ -93,13 +93,13 @@ class ModelConfig:
         """
         if data.get("hidden_act", "silu") != "silu":
             raise ModelLoadError(f"{source}: hidden_act is {data['hidden_act']!r}; only 'silu' is supported")
-        sizes = _Sizes(data, source)
+        sizes = ConfigFields(data, source)
         num_heads = sizes.required("num_attention_heads")
         num_kv_heads = sizes.optional("num_key_value_heads") or num_heads
         hidden_size = sizes.required("hidden_size")
         if num_heads % num_kv_heads:
             raise ModelLoadError(f"{source}: {num_heads} attention heads cannot share {num_kv_heads} key/value heads")
-        architecture = str((_as_list(data.get("architectures")) or [data.get("model_type")])[0])
+        architecture = first_architecture(data)
         return cls(
             architecture=architecture,
             vocab_size=sizes.required("vocab_size"),
@@ -116,51 +116,10 @@ class ModelConfig:
             qk_norm=architecture in QK_NORM_ARCHITECTURES,
             attention_bias=bool(data.get("attention_bias", False)),
             mlp_bias=bool(data.get("mlp_bias", False)),
-            bos_id=next(iter(_token_ids(data, "bos_token_id", source)), None),
-            eos_ids=frozenset(_token_ids(data, "eos_token_id", source)),
+            bos_id=next(iter(token_ids(data, "bos_token_id", source)), None),
+            eos_ids=frozenset(token_ids(data, "eos_token_id", source)),
             dtype=str(data.get("dtype") or data.get("torch_dtype") or "float32").removeprefix("torch."),
         )
-
-
-class _Sizes:
-    """The numbers of a config, checked as they are read.
-
-    Args:
-        data: The parsed config.json.
-        source: Where it came from, for messages.
-    """
-
-    def __init__(self, data: dict[str, Any], source: str) -> None:
-        self._data = data
-        self._source = source
-
-    def optional(self, name: str) -> int | None:
-        """A whole number above 0, or None where there is none."""
-        value = self._data.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ModelLoadError(f"{self._source}: {name} is {value!r}; it must be a whole number above 0")
-        return value
-
-    def required(self, name: str) -> int:
-        """A whole number above 0."""
-        value = self.optional(name)
-        if value is None:
-            raise ModelLoadError(f"{self._source} has no {name!r}")
-        return value
-
-    def number(self, name: str, default: float) -> float:
-        """A number above 0, or the default where there is none."""
-        return self.checked_number(name, self._data.get(name), default)
-
-    def checked_number(self, name: str, value: Any, default: float) -> float:
-        """`value` if it is a number above 0, the default if it is None."""
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise ModelLoadError(f"{self._source}: {name} is {value!r}; it must be a number above 0")
-        return float(value)
 
 
 def gguf_config(file: GgufFile) -> dict[str, Any]:
@@ -190,34 +149,10 @@ def gguf_config(file: GgufFile) -> dict[str, Any]:
     }
 
 
-def _rope(data: dict[str, Any], sizes: _Sizes) -> RopeConfig:
+def _rope(data: dict[str, Any], sizes: ConfigFields) -> RopeConfig:
     entry = data.get("rope_parameters") or data.get("rope_scaling") or {}
     entry = dict(entry) if isinstance(entry, dict) else {}
     own = entry.pop("rope_theta", None)
     theta = sizes.checked_number("rope_theta", data.get("rope_theta") if own is None else own, 10_000.0)
     kind = entry.get("rope_type") or entry.get("type") or "default"
     return RopeConfig(theta=theta, scaling={} if kind == "default" else {**entry, "rope_type": kind})
-
-
-def _token_ids(data: dict[str, Any], name: str, source: str) -> list[int]:
-    ids = _as_list(data.get(name))
-    for value in ids:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ModelLoadError(f"{source}: {name} is {data[name]!r}; it must be a token id or a list of them")
-    return ids
-
-
-def _as_list(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelLoadError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise ModelLoadError(f"{path} holds no JSON object")
-    return data

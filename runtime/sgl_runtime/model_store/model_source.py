@@ -2,15 +2,42 @@
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.config import ModelSection
 from sgl_runtime.errors import ModelLoadError
+from sgl_runtime.model_store.config_fields import first_architecture, read_json
+from sgl_runtime.model_store.encoder_config import ENCODER_ARCHITECTURES, EncoderConfig
 from sgl_runtime.model_store.gguf_file import GgufFile
 from sgl_runtime.model_store.model_config import ModelConfig
 from sgl_runtime.model_store.resolve import ModelFiles, resolve_model
+
+
+class ModelOutline(Protocol):
+    """What the configs of all models tell."""
+
+    @property
+    def architecture(self) -> str:
+        """Class name in the model's config."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids from 0 to one below this."""
+
+    @property
+    def hidden_size(self) -> int:
+        """Numbers of a token's embedding and of its hidden state, C."""
+
+    @property
+    def context_length(self) -> int:
+        """Positions the model was made for."""
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """Ids that end an output."""
 
 
 class ModelSource:
@@ -35,8 +62,26 @@ class ModelSource:
         return GgufFile(self.files.path)
 
     @cached_property
+    def is_encoder(self) -> bool:
+        """Whether its tokens all look at each other, so that it generates nothing."""
+        if self.files.form == "gguf":
+            return False
+        return first_architecture(read_json(self.files.path / "config.json")) in ENCODER_ARCHITECTURES
+
+    @cached_property
+    def encoder(self) -> EncoderConfig:
+        """The shapes of an encoder."""
+        path = self.files.path / "config.json"
+        return EncoderConfig.from_json(read_json(path), source=str(path))
+
+    @property
+    def outline(self) -> ModelOutline:
+        """What is known of a model of any kind."""
+        return self.encoder if self.is_encoder else self.config
+
+    @cached_property
     def config(self) -> ModelConfig:
-        """The model's shapes."""
+        """The shapes of a model that reads from left to right."""
         if self.files.form == "gguf":
             return ModelConfig.from_gguf(self.gguf)
         return ModelConfig.from_folder(self.files.path)

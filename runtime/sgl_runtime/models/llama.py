@@ -1,11 +1,10 @@
 """Llama, and Qwen3, which norms each head of queries and keys besides.
 
-Config reading is ModelConfig's; this page holds layer, model and weight names.
+Config reading is ModelConfig's; this page holds layer, decoder, model and weight names.
 """
 
 from collections.abc import Iterable
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -17,6 +16,7 @@ from sgl_runtime.layers.mlp import GatedMLP
 from sgl_runtime.layers.norm import RMSNorm
 from sgl_runtime.layers.rotary import RotaryEmbedding
 from sgl_runtime.model_store.model_config import ModelConfig
+from sgl_runtime.models.finish_loading import make_up, pack_linears
 from sgl_runtime.models.weight_map import WeightMap
 
 
@@ -50,8 +50,8 @@ class LlamaLayer(nn.Module):
         return self.mlp(normed), residual
 
 
-class LlamaForCausalLM(nn.Module):
-    """See `CausalModel`.
+class LlamaDecoder(nn.Module):
+    """Everything from tokens to hidden states.
 
     Args:
         config: Shapes.
@@ -62,9 +62,7 @@ class LlamaForCausalLM(nn.Module):
 
     def __init__(self, config: ModelConfig, *, context: BuildContext) -> None:
         super().__init__()
-        self._config = config
         self.embedding = context.parameter(config.vocab_size, config.hidden_size)
-        self.head = Linear(config.hidden_size, config.vocab_size, bias=False, context=context)
         self._rotary = RotaryEmbedding(
             config.rope, head_dim=config.head_dim, num_positions=config.context_length, context=context
         )
@@ -73,16 +71,58 @@ class LlamaForCausalLM(nn.Module):
         )
         self.norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
 
-    def forward(self, input_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def embed(self, input_ids: Tensor) -> Tensor:
         """See `CausalModel`."""
-        residual = F.embedding(input_ids, self.embedding)
+        return F.embedding(input_ids, self.embedding)
+
+    def forward(self, embedded: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Hidden states after the last norm, (T, C), of (T, C) embeddings."""
         rotary = self._rotary.tables(positions)
-        x = None
+        x, residual = None, embedded
         for layer in self.layers:
             x, residual = layer(x, residual, rotary, attend)
         assert x is not None, "a model has at least one layer"
         normed, _ = self.norm.add(x, residual)
         return normed
+
+    def weight_map(self, *, optional: Iterable[str] = ()) -> WeightMap:
+        """Where its weights go.
+
+        Args:
+            optional: Names that may come and are not used.
+        """
+        unused = [f"model.layers.{i}.self_attn.rotary_emb.inv_freq" for i in range(len(self.layers))]
+        names = WeightMap(optional=[*unused, *optional])
+        names.add("model.embed_tokens.weight", self.embedding)
+        names.add("model.norm.weight", self.norm.weight)
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, LlamaLayer)
+            _add_layer(names, f"model.layers.{index}.", layer)
+        return names
+
+
+class LlamaForCausalLM(nn.Module):
+    """See `CausalModel`.
+
+    Args:
+        config: Shapes.
+        context: Build context.
+    """
+
+    def __init__(self, config: ModelConfig, *, context: BuildContext) -> None:
+        super().__init__()
+        self._ties = config.tie_embeddings
+        self.decoder = LlamaDecoder(config, context=context)
+        self.head = Linear(config.hidden_size, config.vocab_size, bias=False, context=context)
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """See `CausalModel`."""
+        return self.decoder.embed(input_ids)
+
+    def forward(self, input_ids: Tensor, positions: Tensor, attend: Attend, embedded: Tensor | None = None) -> Tensor:
+        """See `CausalModel`."""
+        hidden: Tensor = self.decoder(self.embed(input_ids) if embedded is None else embedded, positions, attend)
+        return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `CausalModel`."""
@@ -91,39 +131,21 @@ class LlamaForCausalLM(nn.Module):
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """See `CausalModel`."""
-        optional = [f"model.layers.{i}.self_attn.rotary_emb.inv_freq" for i in range(self._config.num_layers)]
-        names = WeightMap(optional=[*optional, "lm_head.weight"])
-        names.add("model.embed_tokens.weight", self.embedding)
-        names.add("model.norm.weight", self.norm.weight)
-        if not self._config.tie_embeddings:
+        names = self.decoder.weight_map(optional=["lm_head.weight"])
+        if not self._ties:
             names.add("lm_head.weight", self.head.weight)
-        for index, layer in enumerate(self.layers):
-            assert isinstance(layer, LlamaLayer)
-            _add_layer(names, f"model.layers.{index}.", layer)
         names.load(weights)
         self._finish_loading()
 
     def make_up_weights(self) -> None:
         """See `CausalModel`."""
-        generator = torch.Generator(self.embedding.device).manual_seed(0)
-        for parameter in self.parameters():
-            if parameter.dim() == 1:
-                parameter.data.fill_(1.0)
-            else:
-                parameter.data.normal_(0.0, 0.02, generator=generator)
+        make_up(self)
         self._finish_loading()
 
     def _finish_loading(self) -> None:
-        if self._config.tie_embeddings:
-            self.head.weight.data = self.embedding.data
+        if self._ties:
+            self.head.weight.data = self.decoder.embedding.data
         pack_linears(self)
-
-
-def pack_linears(model: nn.Module) -> None:
-    """Pack every linear of a loaded model."""
-    for module in model.modules():
-        if isinstance(module, Linear):
-            module.pack()
 
 
 def _add_layer(names: WeightMap, prefix: str, layer: LlamaLayer) -> None:
@@ -132,15 +154,7 @@ def _add_layer(names: WeightMap, prefix: str, layer: LlamaLayer) -> None:
     for name, norm in (("q_norm", layer.attention.q_norm), ("k_norm", layer.attention.k_norm)):
         if norm is not None:
             names.add(f"{prefix}self_attn.{name}.weight", norm.weight)
-    merged = [
-        (f"{prefix}self_attn.", ("q_proj", "k_proj", "v_proj"), layer.attention.qkv_proj),
-        (f"{prefix}mlp.", ("gate_proj", "up_proj"), layer.mlp.gate_up_proj),
-    ]
-    for group, parts, linear in merged:
-        for index, part in enumerate(parts):
-            names.add(f"{group}{part}.weight", linear.part(index, "weight"))
-            if linear.bias is not None:
-                names.add(f"{group}{part}.bias", linear.part(index, "bias"))
-    for name, plain in (("self_attn.o_proj", layer.attention.o_proj), ("mlp.down_proj", layer.mlp.down_proj)):
-        names.add(f"{prefix}{name}.weight", plain.weight)
-        names.add(f"{prefix}{name}.bias", plain.bias)
+    names.add_merged(f"{prefix}self_attn.", ("q_proj", "k_proj", "v_proj"), layer.attention.qkv_proj)
+    names.add_merged(f"{prefix}mlp.", ("gate_proj", "up_proj"), layer.mlp.gate_up_proj)
+    names.add_linear(f"{prefix}self_attn.o_proj", layer.attention.o_proj)
+    names.add_linear(f"{prefix}mlp.down_proj", layer.mlp.down_proj)

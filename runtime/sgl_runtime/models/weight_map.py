@@ -1,11 +1,12 @@
 """WeightMap: puts weights by name into a model's parameters and checks that none is missing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from sgl_runtime.errors import ModelLoadError
+from sgl_runtime.layers.linear import Linear, MergedLinear
 
 
 class WeightMap:
@@ -23,6 +24,24 @@ class WeightMap:
         """Register where a weight goes; nothing for None (a bias that the model has not)."""
         if target is not None:
             self._targets[name] = target.data
+
+    def add_linear(self, name: str, linear: Linear) -> None:
+        """Register where the weight and the bias of a linear go."""
+        self.add(f"{name}.weight", linear.weight)
+        self.add(f"{name}.bias", linear.bias)
+
+    def add_merged(self, prefix: str, parts: Sequence[str], linear: MergedLinear) -> None:
+        """Register where the weights and biases of linears go that are one here.
+
+        Args:
+            prefix: In front of each name.
+            parts: Names of the linears, in the order of the merged one.
+            linear: The merged one.
+        """
+        for index, part in enumerate(parts):
+            self.add(f"{prefix}{part}.weight", linear.part(index, "weight"))
+            if linear.bias is not None:
+                self.add(f"{prefix}{part}.bias", linear.part(index, "bias"))
 
     def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Copy every weight to its target.

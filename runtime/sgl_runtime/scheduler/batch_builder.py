@@ -7,11 +7,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sgl_runtime.batch import Batch, GrammarMoves, IntArray, SharedRange
+from sgl_runtime.batch import Batch, GivenRows, GrammarMoves, IntArray, PoolSpans, SharedRange
 from sgl_runtime.cache.prefix_cache import TokenArray
 from sgl_runtime.cache.shared_ranges import find_shared
 from sgl_runtime.grammar.automaton import Stack
 from sgl_runtime.grammar.fsm_backend import FsmState
+from sgl_runtime.scheduler.prompt_parts import given_rows, pool_spans, segments
 from sgl_runtime.scheduler.req import Req
 from sgl_runtime.scheduler.row_settings import RowSettings
 from sgl_runtime.scheduler.slot_ledger import SlotLedger
@@ -121,6 +122,9 @@ class BatchBuilder:
             samples=np.array(samples, dtype=np.bool_),
             logprob_starts=logprob_starts,
             next_ids=next_ids,
+            given_rows=given_rows(reqs, starts, totals),
+            segments=segments(reqs, totals),
+            pool_spans=pool_spans(reqs, totals),
         )
         for req, total, draws in zip(reqs, totals, samples, strict=True):
             req.num_computed = total
@@ -141,6 +145,9 @@ class BatchBuilder:
         shared_ranges: tuple[SharedRange, ...] = (),
         logprob_starts: IntArray | None = None,
         next_ids: TokenArray | None = None,
+        given_rows: GivenRows | None = None,
+        segments: TokenArray | None = None,
+        pool_spans: PoolSpans | None = None,
     ) -> Batch:
         stores, loads = self._take_copies()
         return Batch(
@@ -163,6 +170,9 @@ class BatchBuilder:
             grammar_moves=self._grammar_moves(reqs),
             is_constrained=any(req.device_grammar is not None for req in reqs),
             is_edited=any(_is_edited(req) for req in reqs),
+            given_rows=given_rows,
+            segments=segments,
+            pool_spans=pool_spans,
             stores=stores,
             loads=loads,
         )

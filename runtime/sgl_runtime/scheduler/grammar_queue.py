@@ -143,6 +143,7 @@ class GrammarQueue:
             if req is None or req.grammar is None or req.device_grammar is not None:
                 continue
             forced = self._next_forced(req)
+            req.is_forced = forced is not None
             if forced is not None:
                 row[:] = 0
                 row.view(np.uint32)[forced // 32] = np.uint32(1 << forced % 32)
@@ -206,7 +207,11 @@ class GrammarQueue:
         if self._forced is None or all(req is None or req.device_grammar is None for req in reqs):
             return None
         begin = time.monotonic()
-        tokens = [None if req is None or req.device_grammar is None else self._next_forced(req) for req in reqs]
+        tokens: list[int | None] = [None] * len(reqs)
+        for index, req in enumerate(reqs):
+            if req is not None and req.device_grammar is not None:
+                tokens[index] = self._next_forced(req)
+                req.is_forced = tokens[index] is not None
         self.mask_seconds += time.monotonic() - begin
         if all(token is None for token in tokens):
             return None

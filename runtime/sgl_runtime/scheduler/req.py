@@ -1,5 +1,6 @@
 """Req: one live request inside the scheduler."""
 
+import time
 from enum import Enum, auto
 from operator import attrgetter
 from typing import Any
@@ -48,11 +49,14 @@ class Req:
         input_logprobs: What passes over pieces of the prompt gave of them so far.
         next_hidden: Position from which on hidden states are still to be asked of a pass.
         hidden_states: Those that passes gave and that were not sent yet.
+        pooled: Sum of the hidden states that its vector is made of, as far as passes gave them.
+        given_rows: (n, C) embeddings of the prompt; None for a prompt of ids.
         num_shared: First positions whose slots belong to the prefix cache, held by the lock on `node`.
         node: Locked node of the prefix cache while running.
         slots_changed: The device's slot table must be told the row's first slots anew.
         place: Where its tokens led in the prefix cache when last looked for.
         cached_len: Prompt tokens that were found in the cache when the request first ran.
+        queue_time: Seconds from its arrival in the API until a pass was first planned for it.
         has_started, has_run: Whether a pass was planned for it, and whether one has given its first token.
         grammar: Cursor of its constraint, None without one.
         grammar_report: How its constraint was compiled, None without one.
@@ -61,6 +65,7 @@ class Req:
         device_grammar: Name of its automaton on the device, None where the host makes its masks, if any.
         grammar_moved: The device must be told where it stands in the automaton, or that its row is free now.
         num_forced: Output tokens that its grammar forced, and that no pass drew.
+        is_forced: Whether its grammar leaves one token alone for the draw that comes next.
         stops: Looks for stop strings and regexes in the output; None without any.
         failure: Set when the request cannot go on; it ends with this reason after the step.
     """
@@ -77,9 +82,12 @@ class Req:
         self.turn = -message.priority, arrival
         self.logit_rules = logit_rules
         self.max_new_tokens = message.sampling.max_new_tokens
-        self.prompt_len = len(message.input_ids)
+        self.prompt_len = message.num_prompt_tokens
         self.max_len = self.prompt_len + self.max_new_tokens
-        self.tokens = TokenSequence(message.input_ids, max_new=self.max_new_tokens)
+        self.given_rows = given_rows(message)
+        # Where embeddings are given, ids only hold their places.
+        prompt = message.input_ids if self.given_rows is None else [0] * self.prompt_len
+        self.tokens = TokenSequence(prompt, max_new=self.max_new_tokens)
         self.state = ReqState.WAITING
         self.finish_reason: FinishReason | None = None
         self.row = -1
@@ -89,12 +97,14 @@ class Req:
         self.input_logprobs: dict[str, list[Any]] = {}
         self.next_hidden = 0
         self.hidden_states: list[NDArray[np.float32]] = []
+        self.pooled: NDArray[np.float32] | None = None
         self.num_shared = 0
         self.node: Any = None
         self.slots_changed = False
         self.place: PrefixPlace | None = None
         self.cached_len = 0
         self.due: int | None = None
+        self.queue_time = 0.0
         self.has_started = False
         self.has_run = False
         self.grammar: GrammarState | None = None
@@ -102,6 +112,7 @@ class Req:
         self.device_grammar: int | None = None
         self.grammar_moved = False
         self.num_forced = 0
+        self.is_forced = False
         self.stops = stop_search(message.sampling.stop, message.stop_automata)
         self.failure: FinishReason | None = None
 
@@ -153,14 +164,22 @@ class Req:
         """Most tokens that may be taken from the prefix cache.
 
         The last token is never matched: its logits are needed.  Where log probabilities of the prompt are wanted, the
-        token before the first of them has to be computed too; hidden states are those of computed tokens.
+        token before the first of them has to be computed too; hidden states are those of computed tokens, and so is
+        what a vector is made of.
         """
+        if not self.is_shareable or self.message.pooling in ("mean", "cls"):
+            return 0
         limit = len(self.tokens) - 1
         if self.wants_input_logprobs:
             limit = min(limit, max(self.message.logprob_start_len - 1, 0))
         if self.message.return_hidden_states:
             limit = min(limit, self.next_hidden)
         return limit
+
+    @property
+    def is_shareable(self) -> bool:
+        """Whether ids tell all of its tokens, so that the prefix cache may hold them."""
+        return self.given_rows is None
 
     def append(self, token_id: int) -> None:
         """Add a generated token."""
@@ -189,10 +208,12 @@ class Req:
         self.num_computed = self.num_shared = num_matched
         self.slots_changed = True
         if not self.has_started:
+            self.queue_time = max(0.0, time.monotonic() - self.message.arrival_time)
             self.cached_len = min(num_matched, self.prompt_len)
         if not self.has_run:
             self.next_logprob = self.message.logprob_start_len if self.wants_input_logprobs else self.prompt_len
             self.input_logprobs = {}
+            self.pooled = None
         self.has_started = True
 
     def retract(self) -> None:
@@ -216,3 +237,9 @@ class Req:
     def _move(self, origin: ReqState, target: ReqState) -> None:
         assert self.state is origin, f"{self.rid}: {target.name} while {self.state.name}"
         self.state = target
+
+
+def given_rows(message: TokenizedRequest) -> NDArray[np.float32] | None:
+    """(n, C) the embeddings that a request brings; None where it brings ids."""
+    rows = message.input_embeds
+    return None if rows is None else np.frombuffer(rows.data, dtype="<f4").reshape(-1, rows.size)

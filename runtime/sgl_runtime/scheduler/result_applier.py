@@ -7,7 +7,8 @@ import numpy as np
 
 from sgl_runtime.batch import Alternatives, StepOutput
 from sgl_runtime.errors import InvalidRequestError
-from sgl_runtime.ipc.messages import FinishReason, HiddenRows, TokenAlternatives, TokenDelta
+from sgl_runtime.ipc.messages import FinishReason, TokenAlternatives, TokenDelta
+from sgl_runtime.ipc.request_parts import FloatRows
 from sgl_runtime.scheduler.batch_builder import PlannedPass
 from sgl_runtime.scheduler.grammar_queue import GrammarQueue
 from sgl_runtime.scheduler.req import Req
@@ -45,6 +46,9 @@ class ResultApplier:
             hidden = None if output.hidden_states is None else output.hidden_states[index]
             if hidden is not None:
                 req.hidden_states.append(hidden)
+            vector = None if output.vectors is None else output.vectors[index]
+            if vector is not None:
+                req.pooled = vector if req.pooled is None else req.pooled + vector
             if not samples:
                 if req.max_new_tokens == 0 and total == req.prompt_len:
                     deltas.append(self._end_fill(req))
@@ -127,11 +131,21 @@ class ResultApplier:
             num_trimmed_ids=0 if verdict is None else verdict.num_trimmed_ids,
             prompt_tokens=req.prompt_len,
             cached_tokens=req.cached_len,
+            queue_time=req.queue_time,
             grammar=req.grammar_report,
             forced_tokens=req.num_forced,
+            num_forced_ids=_num_forced(req, new_ids),
             hidden_states=_take_hidden_states(req),
+            vector=_vector(req) if verdict is not None and verdict.reason.type != "abort" else None,
             **logprobs,
         )
+
+
+def _num_forced(req: Req, new_ids: list[int]) -> int:
+    """How many of the last of some new ids a grammar left no choice for: all but the first one were appended."""
+    if req.grammar is None or not new_ids:
+        return 0
+    return len(new_ids) - (0 if req.is_forced else 1)
 
 
 def _keep_input_logprobs(req: Req, output: StepOutput, index: int) -> None:
@@ -156,13 +170,22 @@ def _input_logprobs(req: Req) -> dict[str, Any]:
     return fields
 
 
-def _take_hidden_states(req: Req) -> HiddenRows | None:
+def _take_hidden_states(req: Req) -> FloatRows | None:
     """What passes gave since the last delta."""
     if not req.hidden_states:
         return None
     rows = np.concatenate(req.hidden_states)
     req.hidden_states = []
-    return HiddenRows(rows.shape[1], rows.astype("<f4").tobytes())
+    return FloatRows(rows.shape[1], rows.astype("<f4").tobytes())
+
+
+def _vector(req: Req) -> FloatRows | None:
+    """The vector of a request that has all of it."""
+    if req.message.pooling is None:
+        return None
+    assert req.pooled is not None, f"{req.rid}: ended without its vector"
+    vector = req.pooled / req.prompt_len if req.message.pooling == "mean" else req.pooled
+    return FloatRows(len(vector), vector.astype("<f4").tobytes())
 
 
 def _processor_failure(message: str) -> FinishReason:

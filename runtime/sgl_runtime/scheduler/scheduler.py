@@ -16,6 +16,7 @@ from sgl_runtime.ipc.messages import (
     FlushCacheRequest,
     OpenSessionRequest,
     PauseRequest,
+    ProfileRequest,
     SchedulerInput,
     SchedulerOutput,
     StatsReply,
@@ -27,6 +28,7 @@ from sgl_runtime.scheduler.batch_builder import PlannedPass
 from sgl_runtime.scheduler.batch_planner import BatchPlanner
 from sgl_runtime.scheduler.grammar_queue import GrammarQueue, grammar_spec
 from sgl_runtime.scheduler.logit_edits import collect_edits
+from sgl_runtime.scheduler.profiling import answer_profile
 from sgl_runtime.scheduler.req import Req
 from sgl_runtime.scheduler.request_intake import RequestIntake
 from sgl_runtime.scheduler.result_applier import ResultApplier
@@ -103,6 +105,8 @@ class Scheduler:
                 return [self._continue(message)]
             case StatsRequest():
                 return [StatsReply(request_id=message.request_id, stats=self.stats())]
+            case ProfileRequest():
+                return [answer_profile(self._executor, message)]
             case CacheEventsRequest():
                 events = self._pools.events
                 page = None if events is None else events.page(message.since, limit=message.limit)
@@ -194,6 +198,7 @@ class Scheduler:
         return {
             "num_running": len(self._running),
             "num_waiting": load.num_waiting,
+            "num_grammar_queue": len(self._grammars),
             "token_usage": load.token_usage,
             "total_slots": pools.allocator.num_slots,
             "free_slots": pools.allocator.num_free,

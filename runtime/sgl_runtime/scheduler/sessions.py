@@ -13,13 +13,8 @@ from msgspec import structs
 
 from sgl_runtime.cache.prefix_cache import TokenArray
 from sgl_runtime.errors import ContextLengthError, InvalidRequestError, OverloadedError, SglRuntimeError
-from sgl_runtime.ipc.messages import (
-    CloseSessionRequest,
-    ControlReply,
-    OpenSessionRequest,
-    SessionTurn,
-    TokenizedRequest,
-)
+from sgl_runtime.ipc.messages import CloseSessionRequest, ControlReply, OpenSessionRequest, TokenizedRequest
+from sgl_runtime.ipc.request_parts import SessionTurn
 from sgl_runtime.scheduler.req import Req
 
 MAX_TURNS = 1024

@@ -119,8 +119,11 @@ class SlotLedger:
     def share(self, req: Req) -> None:
         """Put what is computed into the prefix cache, so that others find it while the request runs.
 
-        Called when the passes that compute it are launched; what lies behind the last whole page stays private.
+        Called when the passes that compute it are launched; what lies behind the last whole page stays private, and so
+        does all of a request that brings embeddings.
         """
+        if not req.is_shareable:
+            return
         rows = self.pools.rows
         self._replace(req)
         length = min(req.num_computed, len(req.tokens)) // self.pools.page_size * self.pools.page_size
@@ -163,6 +166,8 @@ class SlotLedger:
 
         Tokens that the cache has, but that the request may not take from it, get slots of its own until `share`.
         """
+        if not req.is_shareable:
+            return
         self._replace(req)
         start = req.num_shared
         length = min(length, len(req.tokens)) // self.pools.page_size * self.pools.page_size

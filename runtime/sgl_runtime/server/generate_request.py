@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sgl_runtime.errors import InvalidRequestError
-from sgl_runtime.ipc.messages import LogitProcessorCall, SessionTurn
+from sgl_runtime.ipc.request_parts import FloatRows, LogitProcessorCall, SessionTurn
 from sgl_runtime.sampling_params import SamplingParams, reject
 from sgl_runtime.server.field_checks import (
     checked_boolean,
@@ -18,11 +18,13 @@ from sgl_runtime.server.field_checks import (
     kind_of,
     token_ids,
 )
+from sgl_runtime.server.input_embeds import checked_embeds, is_embeds_list
 from sgl_runtime.server.request_options import OPTIONS
 
 FIELDS = (
     "text",
     "input_ids",
+    "input_embeds",
     "sampling_params",
     "rid",
     "stream",
@@ -31,6 +33,21 @@ FIELDS = (
     *OPTIONS,
     "lora_path",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolingWish:
+    """That a vector is wanted in place of an output.
+
+    Attributes:
+        field: Name of the body's field that holds the text or the ids, for errors.
+        pair: Second text, which the model reads behind the first; None for one text.
+        max_length: Cut the text to so many tokens; None to refuse one that is too long.
+    """
+
+    field: str
+    pair: str | None = None
+    max_length: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +60,8 @@ class GenerateRequest:
         sample: Which output of the prompt it is, from 0 on.
         text: Text that follows `input_ids`; None without one.
         input_ids: Prompt as ids; None without any.
+        input_embeds: Prompt as embeddings, in place of text and ids; None without any.
+        pooling: What else a vector needs that is wanted in place of an output; None where an output is.
         sampling: Checked settings, for one output.
         return_logprob: Whether log probabilities are wanted.
         logprob_start_len: First prompt position whose log probability is wanted; -1 for none.
@@ -55,6 +74,7 @@ class GenerateRequest:
         session_params: The session that it goes on in; None for none.
         custom_logit_processor: What changes its logits besides the settings; None for nothing.
         priority: Larger ones run first among those that wait.
+        must_fit: Whether a limit on the output past what the context has room for is an error, and not lowered.
         in_list: Whether the reply is one of a list.
         path: Prefix of field names in errors: empty, or `[i].` in a batch.
     """
@@ -64,6 +84,8 @@ class GenerateRequest:
     sample: int = 0
     text: str | None
     input_ids: list[int] | None
+    input_embeds: FloatRows | None = None
+    pooling: PoolingWish | None = None
     sampling: SamplingParams
     return_logprob: bool = False
     logprob_start_len: int = -1
@@ -76,6 +98,7 @@ class GenerateRequest:
     session_params: SessionTurn | None = None
     custom_logit_processor: LogitProcessorCall | None = None
     priority: int = 0
+    must_fit: bool = False
     in_list: bool = False
     path: str = ""
 
@@ -108,17 +131,21 @@ def parse_generate(payload: Any) -> GenerateBody:
     }
     if "lora_path" in fields:
         raise reject("lora_path", fields["lora_path"], "left out: the served model has no adapters")
-    text, input_ids = fields.get("text"), fields.get("input_ids")
-    if text is None and input_ids is None:
-        raise InvalidRequestError("the request has neither text nor input_ids; give one or both", param="text")
-    num_prompts = _num_prompts(text, input_ids)
+    text, input_ids, embeds = fields.get("text"), fields.get("input_ids"), fields.get("input_embeds")
+    if text is None and input_ids is None and embeds is None:
+        raise InvalidRequestError(
+            "the request has neither text nor input_ids; give one or both, or input_embeds", param="text"
+        )
+    num_prompts = _num_prompts(text, input_ids, embeds)
     if num_prompts is None:
         options = {name: check(name, fields.get(name)) for name, check in OPTIONS.items()}
-        prompts = [{**_prompt("", text, input_ids, fields.get("sampling_params"), fields.get("rid")), **options}]
+        prompt = _prompt("", text, input_ids, embeds, fields.get("sampling_params"), fields.get("rid"))
+        prompts = [{**prompt, **options}]
     else:
         columns = [
             _column("text", text, num_prompts),
             _column("input_ids", input_ids, num_prompts),
+            _column("input_embeds", embeds, num_prompts),
             _sampling_column(fields.get("sampling_params"), num_prompts),
             _column("rid", fields.get("rid"), num_prompts),
         ]
@@ -129,6 +156,7 @@ def parse_generate(payload: Any) -> GenerateBody:
     is_batch = num_prompts is not None or prompts[0]["sampling"].n > 1
     requests = [request for prompt in prompts for request in _samples({**prompt, **flags, "in_list": is_batch})]
     _check_logprob_options(requests)
+    _check_embeds(requests)
     _check_sessions(requests)
     _check_distinct(requests)
     return GenerateBody(requests=requests, is_batch=is_batch, stream=stream)
@@ -139,11 +167,12 @@ def new_rid() -> str:
     return uuid.uuid4().hex
 
 
-def _num_prompts(text: Any, input_ids: Any) -> int | None:
+def _num_prompts(text: Any, input_ids: Any, embeds: Any) -> int | None:
     """How many prompts a batch has; None for a single prompt."""
     for name, value, is_batch in (
         ("text", text, isinstance(text, list)),
         ("input_ids", input_ids, isinstance(input_ids, list) and input_ids and isinstance(input_ids[0], list)),
+        ("input_embeds", embeds, is_embeds_list(embeds)),
     ):
         if is_batch and not value:
             raise InvalidRequestError(f"{name} is an empty list; it must hold at least one prompt", param=name)
@@ -189,13 +218,19 @@ def _sampling_column(value: Any, num_prompts: int) -> list[Any]:
     return _column("sampling_params", value, num_prompts) if isinstance(value, list) else [value] * num_prompts
 
 
-def _prompt(path: str, text: Any, input_ids: Any, sampling: Any, rid: Any) -> dict[str, Any]:
-    if text is None and input_ids is None:
+def _prompt(path: str, text: Any, input_ids: Any, embeds: Any, sampling: Any, rid: Any) -> dict[str, Any]:
+    if embeds is not None and not (text is None and input_ids is None):
+        raise InvalidRequestError(
+            f"{path}input_embeds stands beside text or input_ids; it is the whole prompt, give it alone",
+            param=f"{path}input_embeds",
+        )
+    if text is None and input_ids is None and embeds is None:
         raise InvalidRequestError(f"{path}text is null; give text, input_ids or both", param=f"{path}text")
     return {
         "path": path,
         "text": None if text is None else checked_text(f"{path}text", text),
         "input_ids": None if input_ids is None else token_ids(f"{path}input_ids", input_ids),
+        "input_embeds": None if embeds is None else checked_embeds(f"{path}input_embeds", embeds),
         "sampling": _sampling(f"{path}sampling_params", sampling),
         "client_rid": new_rid() if rid is None else checked_name(f"{path}rid", rid),
     }
@@ -225,6 +260,18 @@ def _check_logprob_options(requests: list[GenerateRequest]) -> None:
         ):
             if value and not request.return_logprob:
                 raise reject(f"{request.path}{name}", value, "left out where return_logprob is false")
+
+
+def _check_embeds(requests: list[GenerateRequest]) -> None:
+    for request in requests:
+        if request.input_embeds is None:
+            continue
+        if request.return_logprob and request.logprob_start_len >= 0:
+            path = f"{request.path}logprob_start_len"
+            raise reject(path, request.logprob_start_len, "-1 with input_embeds: positions without ids have none")
+        if request.session_params is not None:
+            path = f"{request.path}session_params"
+            raise InvalidRequestError(f"{path} stands beside input_embeds; a session keeps token ids", param=path)
 
 
 def _check_sessions(requests: list[GenerateRequest]) -> None:

@@ -1,10 +1,10 @@
-"""Paths that generate, and that turn text into tokens."""
+"""Paths that generate, and what a prompt is made of."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from sgl_runtime.errors import InvalidRequestError
-from sgl_runtime.server.field_checks import checked_boolean, checked_fields, checked_text
+from sgl_runtime.server.field_checks import checked_fields, checked_text
 from sgl_runtime.server.generate_request import parse_generate
 from sgl_runtime.server.message_checks import checked_messages
 from sgl_runtime.server.native_path import NativePath
@@ -12,7 +12,7 @@ from sgl_runtime.server.tokenizer_manager import TokenizerManager
 
 
 class GenerationPaths:
-    """`/generate` as a whole reply, `/tokenize`, and what a chat template puts around a message.
+    """`/generate` as a whole reply, and what a chat template puts around a message.
 
     Args:
         manager: Runs the requests.
@@ -25,7 +25,6 @@ class GenerationPaths:
         """Each path, and how it is answered."""
         return {
             "/generate": NativePath(answer=self._generate),
-            "/tokenize": NativePath(answer=self._tokenize),
             "/role_affixes": NativePath(answer=self._role_affixes),
         }
 
@@ -38,18 +37,6 @@ class GenerationPaths:
             await submission.finish()
         replies = [pending.reply() for pending in submission.pendings]
         return replies if body.is_batch else replies[0]
-
-    async def _tokenize(self, payload: Any) -> dict[str, Any]:
-        """Token ids of a text, or of several."""
-        fields = checked_fields(payload, ("text", "add_special_tokens"))
-        text = fields.get("text")
-        texts = [checked_text(f"text[{i}]", item) for i, item in enumerate(text)] if isinstance(text, list) else None
-        add_special_tokens = checked_boolean("add_special_tokens", fields.get("add_special_tokens", False))
-        if texts is None:
-            tokens = await self._manager.encode(checked_text("text", text), add_bos=add_special_tokens)
-            return {"tokens": tokens, "count": len(tokens)}
-        lists = [await self._manager.encode(item, add_bos=add_special_tokens) for item in texts]
-        return {"tokens": lists, "count": [len(tokens) for tokens in lists]}
 
     async def _role_affixes(self, payload: Any) -> dict[str, Any]:
         """The text that the chat template puts around a message."""

@@ -13,22 +13,18 @@ from sgl_runtime.errors import InvalidRequestError, RequestAbortedError
 
 T = TypeVar("T")
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
-
 
 async def read_json(request: Request) -> Any:
     """The body as Python objects; None for an empty one.
 
     Raises:
-        InvalidRequestError: it is too long, or no JSON.
+        InvalidRequestError: it is no JSON.
         RequestAbortedError: the client went away before its end.
     """
     body = bytearray()
     try:
         async for chunk in request.stream():
             body += chunk
-            if len(body) > MAX_BODY_BYTES:
-                raise InvalidRequestError(f"the body is longer than {MAX_BODY_BYTES} bytes")
     except ClientDisconnect as error:
         raise RequestAbortedError("the client closed the connection before the end of the body") from error
     if not body:
@@ -58,14 +54,23 @@ async def unless_disconnected(receive: Receive, work: Coroutine[Any, Any, T]) ->
     Raises:
         RequestAbortedError: the client went away.
     """
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(wait_for_disconnect(receive))
+    # It runs in the caller's task, and only the watch beside it is one of its own: both are made for every request.
+    task = asyncio.current_task()
+    assert task is not None
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        await wait_for_disconnect(receive)
+        gone = True
+        task.cancel()
+
+    watcher = asyncio.ensure_future(watch())
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise RequestAbortedError("the client closed the connection")
+        return await work
+    except asyncio.CancelledError:
+        if not gone or task.uncancel() > 0:
+            raise
+        raise RequestAbortedError("the client closed the connection") from None
     finally:
-        for waiter in (task, gone):
-            waiter.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
+        watcher.cancel()

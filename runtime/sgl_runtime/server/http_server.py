@@ -2,14 +2,24 @@
 
 import asyncio
 import logging
+import signal
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from sgl_runtime.config_serving import ConnectionConfig
+from sgl_runtime.server.timed_protocol import TimedProtocol
 
 logger = logging.getLogger(__name__)
+
+INTERRUPT_GRACE_S = 2.0
+"""How long requests get after Ctrl-C, whose sender waits at a terminal."""
 
 # After the drain every request has its answer; what is left are clients that do not read it.
 _CLOSE_WAIT_S = 1
@@ -20,31 +30,86 @@ class HttpServer(uvicorn.Server):
 
     Args:
         app: The application.
-        drain: Runs when the server stops: returns when no request is left.
-        grace_s: How long `drain` may take.
+        drain: Runs when the server stops, with the seconds that it may take: returns when no request is left.
+        limits: On connections, and on the time of the drain.
+        tls: Certificates; None to speak without TLS.
     """
 
-    def __init__(self, app: FastAPI, *, drain: Callable[[], Coroutine[Any, Any, None]], grace_s: float) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                timeout_graceful_shutdown=int(grace_s) + _CLOSE_WAIT_S,
-            )
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        drain: Callable[[float], Coroutine[Any, Any, None]],
+        limits: ConnectionConfig,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            ws="none",
+            server_header=False,
+            root_path=limits.root_path,
+            timeout_graceful_shutdown=_CLOSE_WAIT_S,
         )
+        config.load()
+        config.ssl = tls
+        # Of these uvicorn knows only whole seconds, and only classes.
+        config.timeout_keep_alive = limits.keep_alive_timeout  # type: ignore[assignment]
+        config.http_protocol_class = partial(TimedProtocol, limits=limits)  # type: ignore[assignment]
+        super().__init__(config)
         self._drain = drain
+        self._grace_s = limits.shutdown_timeout
+        self._signal: int | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to take connections."""
+        self._loop = asyncio.get_running_loop()
+        self._forced = asyncio.Event()
         await super().startup(sockets)
+        scheme = "http" if self.config.ssl is None else "https"
         for listener in sockets or ():
-            host, port = listener.getsockname()[:2]
-            logger.info("serving url=http://%s:%d", f"[{host}]" if ":" in host else host, port)
+            logger.info("serving url=%s", _url(scheme, listener))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more connections, let requests end, close."""
-        draining = asyncio.create_task(self._drain())
+        """Let requests end, close.
+
+        New connections are taken until then: their requests are refused in so many words, and /ready says why.
+        """
+        if self._signal is not None:
+            name = signal.Signals(self._signal).name
+            logger.info("ending the server signal=%s shutdown_timeout=%.1f", name, self._grace_s)
+        drained = asyncio.create_task(self._drain(self._grace_s))
+        forced = asyncio.create_task(self._forced.wait())
+        await asyncio.wait((drained, forced), return_when=asyncio.FIRST_COMPLETED)
+        is_forced = not drained.done()
+        for task in (drained, forced):
+            task.cancel()
+        await asyncio.gather(drained, forced, return_exceptions=True)
+        if is_forced:
+            await self._drain(0.0)
         await super().shutdown(sockets)
-        await draining
+
+    def stop(self, *, grace_s: float | None = None) -> None:
+        """End; running requests get so many seconds, by default what the limits say."""
+        if grace_s is not None:
+            self._grace_s = min(grace_s, self._grace_s)
+        self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal: the first one lets running requests end, a second one does not."""
+        if self.should_exit:
+            if self.started and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._forced.set)
+            return
+        self._signal = sig
+        self.stop(grace_s=INTERRUPT_GRACE_S if sig == signal.SIGINT else None)
+
+
+def _url(scheme: str, listener: socket.socket) -> str:
+    address = listener.getsockname()
+    if isinstance(address, str):
+        return f"unix:{address}"
+    host, port = address[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -1,4 +1,4 @@
-"""Paths that tell how the server is and what it serves."""
+"""Paths that tell what the server serves."""
 
 import time
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from sgl_runtime.version import distribution_version
 
 
 class InfoPaths:
-    """Health, the model, the configuration and the counters.
+    """The model, the configuration and the counters.
 
     Args:
         manager: Knows the model and the scheduler's signs of life.
@@ -26,15 +26,11 @@ class InfoPaths:
     def paths(self) -> Mapping[str, NativePath]:
         """Each path, and how it is answered."""
         return {
-            "/health": NativePath(answer=self._health, methods=("GET",), takes_body=False),
             "/get_model_info": NativePath(answer=self._get_model_info, methods=("GET",), takes_body=False),
             "/get_server_info": NativePath(answer=self._get_server_info, methods=("GET",), takes_body=False),
+            "/model_info": NativePath(answer=self._get_model_info, methods=("GET",), takes_body=False),
+            "/server_info": NativePath(answer=self._get_server_info, methods=("GET",), takes_body=False),
         }
-
-    async def _health(self, payload: Any) -> dict[str, Any]:
-        """Whether the scheduler's loop turns."""
-        self._manager.check_health()
-        return {"status": "ok"}
 
     async def _get_model_info(self, payload: Any) -> dict[str, Any]:
         """Facts of the served model."""

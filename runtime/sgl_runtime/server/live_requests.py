@@ -21,6 +21,7 @@ class LiveRequests:
     def __init__(self, *, limit: int | None) -> None:
         self._limit = limit
         self._live: dict[str, tuple[PendingReply, Submission]] = {}
+        self._counted: set[str] = set()
         # Requests that were given up and whose end the scheduler has not confirmed, each with its client's rid.
         self._leaving: dict[str, str] = {}
         # For each client's rid the requests behind it, live or leaving: until they are gone it stays taken.
@@ -48,9 +49,14 @@ class LiveRequests:
                     f"rid {request.client_rid!r} belongs to a request that still runs; give another",
                     param=f"{request.path}rid",
                 )
-        num_live = len(self._live) + len(requests)
+        counted = [pending.request.rid for pending in submission.pendings if not pending.is_probe]
+        num_live = len(self._counted) + len(counted)
         if self._limit is not None and num_live > self._limit:
-            raise OverloadedError(f"{num_live} requests would be live; the server takes {self._limit}, try again later")
+            raise OverloadedError(
+                f"{len(self._counted)} requests run or wait, and {len(counted)} more would come; the server takes"
+                f" {self._limit} (--max-running-requests and --max-queued-requests together), try again later"
+            )
+        self._counted.update(counted)
         for pending in submission.pendings:
             self._live[pending.request.rid] = (pending, submission)
             self._by_client.setdefault(pending.request.client_rid, set()).add(pending.request.rid)
@@ -68,6 +74,7 @@ class LiveRequests:
     def end(self, rid: str) -> None:
         """A request has its answer."""
         pending, _ = self._live.pop(rid)
+        self._counted.discard(rid)
         self._forget(rid, pending.request.client_rid)
         self._check_idle()
 
@@ -78,6 +85,7 @@ class LiveRequests:
             request = pending.request
             if self._live.pop(request.rid, None) is None:
                 continue
+            self._counted.discard(request.rid)
             if pending.is_sent:
                 self._leaving[request.rid] = request.client_rid
                 left.append(request.rid)

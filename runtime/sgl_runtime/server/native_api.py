@@ -5,12 +5,22 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any
 
+from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.server.control_paths import ControlPaths
+from sgl_runtime.server.embedding_paths import EmbeddingPaths
 from sgl_runtime.server.generate_request import parse_generate
 from sgl_runtime.server.generation_paths import GenerationPaths
+from sgl_runtime.server.grammar_checker import GrammarChecker
+from sgl_runtime.server.health_paths import HealthPaths
 from sgl_runtime.server.info_paths import InfoPaths
 from sgl_runtime.server.native_path import NativePath, PathGroup
+from sgl_runtime.server.operation_paths import OperationPaths
+from sgl_runtime.server.page_paths import PagePaths
+from sgl_runtime.server.parser_paths import ParserPaths
+from sgl_runtime.server.request_books import RequestBooks
+from sgl_runtime.server.scoring_paths import ScoringPaths
+from sgl_runtime.server.token_paths import TokenPaths
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
 
 
@@ -20,17 +30,42 @@ class NativeApi:
     Args:
         manager: Runs the requests.
         settings: The effective configuration, for `/get_server_info`.
+        books: What is written down of requests, for `/configure_logging`.
+        grammar: How constraints are enforced, for `/validate_grammar`; the defaults where it is left out.
 
     Attributes:
         paths: Every path that answers once, and how.
     """
 
-    def __init__(self, manager: TokenizerManager, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        manager: TokenizerManager,
+        settings: dict[str, Any],
+        books: RequestBooks | None = None,
+        *,
+        grammar: GrammarConfig | None = None,
+    ) -> None:
         self.manager = manager
-        groups: list[PathGroup] = [GenerationPaths(manager), ControlPaths(manager), InfoPaths(manager, settings)]
+        self._checker = GrammarChecker(grammar or GrammarConfig())
+        groups: list[PathGroup] = [
+            GenerationPaths(manager),
+            TokenPaths(manager),
+            EmbeddingPaths(manager),
+            ScoringPaths(manager),
+            ControlPaths(manager),
+            InfoPaths(manager, settings),
+            HealthPaths(manager),
+            OperationPaths(manager, books),
+            ParserPaths(manager.model_info),
+            PagePaths(manager, books, self._checker),
+        ]
         self.paths: Mapping[str, NativePath] = MappingProxyType(
             {path: found for group in groups for path, found in group.paths().items()}
         )
+
+    async def close(self) -> None:
+        """End what the paths have started."""
+        await self._checker.close()
 
     async def call(self, path: str, payload: Any = None) -> Any:
         """The reply of a path.

@@ -27,7 +27,7 @@ def native_router(api: NativeApi) -> APIRouter:
 
     for path, found in api.paths.items():
         endpoint = generate if path == "/generate" else _endpoint(found)
-        router.add_api_route(path, endpoint, methods=list(found.methods))
+        router.add_route(path, endpoint, methods=list(found.methods))
     return router
 
 

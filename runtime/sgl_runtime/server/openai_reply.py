@@ -1,63 +1,62 @@
-"""The replies of /v1/completions and /v1/chat/completions: one shape for each path."""
+"""Pieces of replies that the OpenAI paths share, and the choices of each."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from sgl_runtime.ipc.messages import TokenAlternatives
-from sgl_runtime.server.openai_request import OpenAIRequest
-from sgl_runtime.server.pending_reply import PendingReply, Update, token_bytes, token_text
+from sgl_runtime.server.chat.chat_reply import ChatChoice, ChatFinish, ChatUsage
+from sgl_runtime.server.pending_reply import Update, token_bytes, token_text
+from sgl_runtime.server.tool_parsers.events import CallArguments, CallBegin, ContentDelta, ReasoningDelta, ReplyEvent
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
+from sgl_runtime.version import distribution_version
 
 
-class ReplyShape(Protocol):
-    """How one path shows a reply.
+def reply_head(*, reply_id: str, object_name: str, created: int, model: str) -> dict[str, Any]:
+    """The fields that begin every reply and every chunk."""
+    return {
+        "id": reply_id,
+        "object": object_name,
+        "created": created,
+        "model": model,
+        "system_fingerprint": f"sgl-{distribution_version()}",
+    }
 
-    Attributes:
-        id_prefix: Begins the reply's id.
-        object_name, chunk_name: `object` of a whole reply and of a chunk of a stream.
-    """
 
-    id_prefix: str
-    object_name: str
-    chunk_name: str
-
-    def choice(self, index: int, update: Update) -> dict[str, Any]:
-        """A whole choice; `update` holds all of it."""
-
-    def delta(self, index: int, update: Update, *, is_first: bool) -> dict[str, Any]:
-        """What a chunk says of a choice."""
+def usage_object(usage: ChatUsage) -> dict[str, Any]:
+    """Token counts."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
 
 
 class CompletionShape:
-    """Replies of /v1/completions.
+    """Choices of /v1/completions.
 
     Args:
         vocabulary: For the text of log probabilities.
-        request: Says which log probabilities are wanted.
+        logprobs: Whether they are wanted.
+        num_top: How many of the likeliest tokens are wanted at each place.
+        num_choices: Choices of the reply.
     """
 
-    id_prefix = "cmpl-"
-    object_name = "text_completion"
-    chunk_name = "text_completion"
-
-    def __init__(self, vocabulary: Vocabulary, request: OpenAIRequest) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, logprobs: bool, num_top: int, num_choices: int) -> None:
         self._vocabulary = vocabulary
-        self._request = request
+        self._wants_logprobs = logprobs
+        self._num_top = num_top
         # Where the next token's text begins, for each choice.
-        self._offsets = [0] * len(request.requests)
+        self._offsets = [0] * num_choices
 
     def choice(self, index: int, update: Update) -> dict[str, Any]:
-        """A whole choice; `update` holds all of it."""
+        """A whole choice, or what a chunk says of one."""
         return {
             "index": index,
             "text": update.text,
-            "logprobs": self._logprobs(index, update) if self._request.logprobs else None,
+            "logprobs": self._logprobs(index, update) if self._wants_logprobs else None,
             "finish_reason": None if update.finish is None else update.finish.type,
         }
-
-    def delta(self, index: int, update: Update, *, is_first: bool) -> dict[str, Any]:
-        """What a chunk says of a choice: here the same as a whole one."""
-        return self.choice(index, update)
 
     def _logprobs(self, index: int, update: Update) -> dict[str, Any]:
         tokens = [token_text(self._vocabulary, token_id) for token_id in update.ids]
@@ -66,7 +65,7 @@ class CompletionShape:
             offsets.append(self._offsets[index])
             self._offsets[index] += len(token)
         top = None
-        if self._request.num_top_logprobs:
+        if self._num_top:
             chosen = zip(tokens, update.logprobs, update.alternatives, strict=True)
             # The token that came is among them even where it is not one of the likeliest.
             top = [None if entry is None else {**self._top(entry), token: logprob} for token, logprob, entry in chosen]
@@ -81,41 +80,75 @@ class CompletionShape:
 
 
 class ChatShape:
-    """Replies of /v1/chat/completions.
+    """Choices of /v1/chat/completions.
 
     Args:
         vocabulary: For the text of log probabilities.
-        request: Says which log probabilities are wanted.
+        logprobs: Whether they are wanted.
+        num_top: How many of the likeliest tokens are wanted at each place.
     """
 
-    id_prefix = "chatcmpl-"
-    object_name = "chat.completion"
-    chunk_name = "chat.completion.chunk"
-
-    def __init__(self, vocabulary: Vocabulary, request: OpenAIRequest) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, logprobs: bool, num_top: int) -> None:
         self._vocabulary = vocabulary
-        self._request = request
+        self._wants_logprobs = logprobs
+        self._num_top = num_top
 
-    def choice(self, index: int, update: Update) -> dict[str, Any]:
-        """A whole choice; `update` holds all of it."""
-        message = {"role": "assistant", "content": update.text, "refusal": None}
-        return {"index": index, "message": message, **self._rest(update)}
+    def choice(self, choice: ChatChoice) -> dict[str, Any]:
+        """A whole choice."""
+        has_other = bool(choice.calls or choice.reasoning)
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": None if has_other and not choice.content else choice.content,
+            "refusal": None,
+        }
+        if choice.reasoning:
+            message["reasoning_content"] = choice.reasoning
+        if choice.calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in choice.calls
+            ]
+        rest = self._rest(choice.tokens, choice.finish)
+        return {"index": choice.index, "message": message, **rest}
 
-    def delta(self, index: int, update: Update, *, is_first: bool) -> dict[str, Any]:
-        """What a chunk says of a choice."""
-        delta = {"role": "assistant", "content": update.text} if is_first else {"content": update.text}
-        return {"index": index, "delta": delta, **self._rest(update)}
+    def delta(
+        self, index: int, event: ReplyEvent | None, *, is_first: bool, tokens: list[Update], finish: ChatFinish | None
+    ) -> dict[str, Any]:
+        """What a chunk says of a choice.
 
-    def _rest(self, update: Update) -> dict[str, Any]:
+        Args:
+            index: The choice.
+            event: What is new; None for nothing.
+            is_first: Whether it is the choice's first chunk.
+            tokens: Tokens whose log probabilities the chunk has.
+            finish: How the choice ended, with its last chunk.
+        """
+        delta: dict[str, Any] = {"role": "assistant"} if is_first else {}
+        match event:
+            case ReasoningDelta(text):
+                delta["reasoning_content"] = text
+            case ContentDelta(text):
+                delta["content"] = text
+            case CallBegin(number, call_id, name):
+                function = {"name": name, "arguments": ""}
+                delta["tool_calls"] = [{"index": number, "id": call_id, "type": "function", "function": function}]
+            case CallArguments(number, text):
+                delta["tool_calls"] = [{"index": number, "function": {"arguments": text}}]
+            case None if is_first:
+                delta["content"] = ""
+        return {"index": index, "delta": delta, **self._rest(tokens, finish)}
+
+    def _rest(self, tokens: list[Update], finish: ChatFinish | None) -> dict[str, Any]:
+        entries = [entry for update in tokens for entry in self._logprobs(update)] if self._wants_logprobs else []
         return {
-            "logprobs": {"content": self._logprobs(update), "refusal": None} if self._request.logprobs else None,
-            "finish_reason": None if update.finish is None else update.finish.type,
+            "logprobs": {"content": entries, "refusal": None} if self._wants_logprobs else None,
+            "finish_reason": None if finish is None else finish.reason,
         }
 
     def _logprobs(self, update: Update) -> list[dict[str, Any]]:
         entries = []
         for place, (token_id, logprob) in enumerate(zip(update.ids, update.logprobs, strict=True)):
-            others = update.alternatives[place] if self._request.num_top_logprobs else None
+            others = update.alternatives[place] if self._num_top else None
             shown = [self._entry(other_id, value) for value, other_id in (others.top if others else ())]
             entries.append({**self._entry(token_id, logprob), "top_logprobs": shown})
         return entries
@@ -126,17 +159,3 @@ class ChatShape:
             "logprob": logprob,
             "bytes": list(token_bytes(self._vocabulary, token_id)),
         }
-
-
-def usage(pendings: Sequence[PendingReply]) -> dict[str, Any]:
-    """Token counts over all choices; a prompt counts once, however many choices it has."""
-    metas = [pending.meta_info() for pending in pendings]
-    prompts = [meta for pending, meta in zip(pendings, metas, strict=True) if pending.request.sample == 0]
-    prompt = sum(meta["prompt_tokens"] for meta in prompts)
-    completion = sum(meta["completion_tokens"] for meta in metas)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": sum(meta["cached_tokens"] for meta in prompts)},
-    }

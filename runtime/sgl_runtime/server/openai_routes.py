@@ -1,13 +1,50 @@
 """HTTP routes of the OpenAI API."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol, TypeVar
 
 from fastapi import APIRouter, Request, Response
 
+from sgl_runtime.server.error_reply import error_envelope
 from sgl_runtime.server.http_body import json_response, read_json, unless_disconnected
-from sgl_runtime.server.openai_api import OpenAIApi, OpenAICall
+from sgl_runtime.server.openai_api import OpenAIApi
 from sgl_runtime.server.sse import event_stream
+
+
+class Prepared(Protocol):
+    """A checked request."""
+
+    @property
+    def stream(self) -> bool:
+        """Whether the reply is a stream."""
+
+
+P = TypeVar("P", bound=Prepared)
+
+
+class Endpoint(Protocol[P]):
+    """What answers a path, at once or in chunks."""
+
+    async def prepare(self, payload: Any) -> P:
+        """Check a body."""
+
+    async def reply(self, prepared: P) -> dict[str, Any]:
+        """The whole reply."""
+
+    def stream(self, prepared: P) -> AsyncGenerator[dict[str, Any], None]:
+        """The reply in chunks."""
+
+
+async def answer(request: Request, endpoint: Endpoint[P]) -> Response:
+    """The response of an endpoint to an HTTP request.
+
+    Raises:
+        SglRuntimeError: the body is wrong, or the request failed before its reply began.
+    """
+    prepared = await endpoint.prepare(await read_json(request))
+    if prepared.stream:
+        return await event_stream(request.receive, endpoint.stream(prepared))
+    return json_response(await unless_disconnected(request.receive, endpoint.reply(prepared)))
 
 
 def openai_router(api: OpenAIApi) -> APIRouter:
@@ -18,22 +55,24 @@ def openai_router(api: OpenAIApi) -> APIRouter:
     """
     router = APIRouter()
 
-    async def run(request: Request, parse: Callable[[Any], Awaitable[OpenAICall]]) -> Response:
-        call = await parse(await read_json(request))
-        if call.request.stream:
-            return await event_stream(request.receive, api.stream(call))
-        return json_response(await unless_disconnected(request.receive, api.reply(call)))
-
     async def completions(request: Request) -> Response:
-        return await run(request, api.completion)
+        return await answer(request, api.completions)
 
     async def chat_completions(request: Request) -> Response:
-        return await run(request, api.chat)
+        return await answer(request, api.chat)
 
     async def models() -> Response:
         return json_response(api.models())
 
+    async def model(name: str) -> Response:
+        found = api.model(name)
+        if found is not None:
+            return json_response(found)
+        message = f"the model {name!r} is not served; /v1/models lists those that are"
+        return json_response(error_envelope(message, status=404, code="model_not_found", param="model"), status=404)
+
     router.add_api_route("/v1/completions", completions, methods=["POST"])
     router.add_api_route("/v1/chat/completions", chat_completions, methods=["POST"])
     router.add_api_route("/v1/models", models, methods=["GET"])
+    router.add_api_route("/v1/models/{name:path}", model, methods=["GET"])
     return router

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from sgl_runtime.errors import ERRORS_BY_CODE, SglRuntimeError
-from sgl_runtime.ipc.messages import FinishReason, GrammarReport, HiddenRows, TextDelta, TokenAlternatives
+from sgl_runtime.ipc.messages import FinishReason, GrammarReport, TextDelta, TokenAlternatives
+from sgl_runtime.ipc.request_parts import FloatRows
 from sgl_runtime.server.generate_request import GenerateRequest
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
@@ -52,7 +53,7 @@ class _Output:
     input_logprobs: list[float | None] = field(default_factory=list)
     alternatives: list[TokenAlternatives | None] = field(default_factory=list)
     input_alternatives: list[TokenAlternatives | None] = field(default_factory=list)
-    hidden_states: list[HiddenRows] = field(default_factory=list)
+    hidden_states: list[FloatRows] = field(default_factory=list)
 
 
 class PendingReply:
@@ -67,7 +68,11 @@ class PendingReply:
         input_ids, text_ids: The prompt as ids, and the ids of the request's text in it; set by `set_prompt`.  What a
             session puts in front of them comes with the first delta.
         is_sent: Whether the scheduler has it.
+        is_probe: Whether the server itself asks, to see that it works: no limit and no metric counts it.
+        started_at: When it came.
         last: The newest delta; None before the first.
+        forced_places: Which output tokens a grammar left no choice for.
+        vector: What a request with `pooling` gave; None before its end.
         error: Why there will be no reply; None while there may be one.
     """
 
@@ -77,10 +82,13 @@ class PendingReply:
         self.input_ids: list[int] = []
         self.text_ids: list[int] = []
         self.is_sent = False
+        self.is_probe = False
         self.last: TextDelta | None = None
+        self.forced_places: list[int] = []
+        self.vector: FloatRows | None = None
         self.error: SglRuntimeError | None = None
         self._vocabulary = vocabulary
-        self._started = time.monotonic()
+        self.started_at = time.monotonic()
         self._finished: float | None = None
         self._output = _Output()
         self._num_taken_texts = 0
@@ -90,6 +98,21 @@ class PendingReply:
     def is_finished(self) -> bool:
         """Whether the reply is complete, or will never be."""
         return self._finished is not None
+
+    @property
+    def num_output(self) -> int:
+        """Generated tokens so far."""
+        return len(self._output.ids)
+
+    @property
+    def output_ids(self) -> list[int]:
+        """Ids generated so far; not to be changed."""
+        return self._output.ids
+
+    @property
+    def text(self) -> str:
+        """Generated text so far."""
+        return "".join(self._output.texts)
 
     def set_prompt(self, input_ids: list[int], text_ids: list[int]) -> None:
         """Keep the prompt for the reply: all its ids, and those of the request's text among them."""
@@ -101,6 +124,9 @@ class PendingReply:
         if delta.text:
             self._output.texts.append(delta.text)
         self._output.ids.extend(delta.new_ids)
+        if delta.num_forced_ids:
+            num_ids = len(self._output.ids)
+            self.forced_places.extend(range(num_ids - delta.num_forced_ids, num_ids))
         self._output.logprobs.extend(delta.output_logprobs or ())
         self._output.input_logprobs.extend(delta.input_logprobs or ())
         self._output.alternatives.extend(delta.output_alternatives or ())
@@ -109,6 +135,8 @@ class PendingReply:
             self.input_ids = delta.prompt_ids
         if delta.hidden_states is not None:
             self._output.hidden_states.append(delta.hidden_states)
+        if delta.vector is not None:
+            self.vector = delta.vector
         if delta.finish is None:
             return
         self._finished = time.monotonic()
@@ -128,6 +156,11 @@ class PendingReply:
         texts, self._num_taken_texts = output.texts[self._num_taken_texts :], len(output.texts)
         finish = None if self.last is None else self.last.finish
         return Update("".join(texts), output.ids[begin:], output.logprobs[begin:], output.alternatives[begin:], finish)
+
+    def first_probes(self) -> list[float] | None:
+        """Log probabilities of the ids that were asked for, in the place of the first output token; None before."""
+        alternatives = self._output.alternatives
+        return list(alternatives[0].probes) if alternatives and alternatives[0] is not None else None
 
     def prompt_update(self) -> Update:
         """The prompt as if it had been generated; the token that begins every sequence only if the text has it."""
@@ -153,7 +186,7 @@ class PendingReply:
             "prompt_tokens": len(self.input_ids),
             "completion_tokens": len(self._output.ids),
             "cached_tokens": 0 if last is None else last.cached_tokens,
-            "e2e_latency": (self._finished or time.monotonic()) - self._started,
+            "e2e_latency": (self._finished or time.monotonic()) - self.started_at,
         }
         if last is not None and last.grammar is not None:
             meta.update(_grammar_fields(last.grammar))
@@ -221,7 +254,7 @@ def token_text(vocabulary: Vocabulary, token_id: int) -> str:
     return token_bytes(vocabulary, token_id).decode(errors="replace")
 
 
-def _hidden_lists(parts: list[HiddenRows], num_prompt_ids: int) -> list[Any]:
+def _hidden_lists(parts: list[FloatRows], num_prompt_ids: int) -> list[Any]:
     """A list of the prompt's rows, then one row for each output token that the model has read."""
     data = b"".join(part.data for part in parts)
     rows = np.frombuffer(data, dtype="<f4").reshape(-1, parts[0].size)

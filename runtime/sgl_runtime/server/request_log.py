@@ -1,45 +1,95 @@
 """RequestLog: a log line for each request when it is received, and one when it has ended."""
 
 import logging
+from dataclasses import fields
+from typing import Any
 
-from sgl_runtime.ipc.messages import TokenizedRequest
-from sgl_runtime.server.pending_reply import PendingReply
+from sgl_runtime.server.request_watch import WatchedRequest
 
 logger = logging.getLogger(__name__)
 
+SHORT_TEXT = 2048
+"""Characters of prompt and output in a line of level 2."""
+
+WITH_SAMPLING, WITH_SHORT_TEXT, WITH_TEXT = 1, 2, 3
+"""From which level on lines hold what."""
+
 
 class RequestLog:
-    """Writes lines if it is switched on; they hold no text.
+    """Writes lines while it is switched on.
 
     Args:
         is_on: Whether it is.
+        level: What they hold: see `--log-requests-level`.
+
+    Attributes:
+        is_on, level: May be changed at any time.
     """
 
-    def __init__(self, *, is_on: bool) -> None:
-        self._is_on = is_on
+    def __init__(self, *, is_on: bool, level: int = 0) -> None:
+        self.is_on = is_on
+        self.level = level
 
-    def received(self, message: TokenizedRequest) -> None:
-        """A request goes to the scheduler."""
-        if self._is_on:
-            logger.info(
-                "request received rid=%r prompt_tokens=%d max_new_tokens=%s priority=%d session=%s",
-                message.rid,
-                len(message.input_ids),
-                message.sampling.max_new_tokens,
-                message.priority,
-                None if message.session is None else message.session.id,
-            )
+    def received(self, request: WatchedRequest) -> None:
+        """See `RequestWatcher`."""
+        if not self.is_on:
+            return
+        message = request.message
+        logger.info(
+            "request received rid=%r prompt_tokens=%d max_new_tokens=%s priority=%d session=%s request_id=%s%s",
+            message.rid,
+            message.num_prompt_tokens,
+            message.sampling.max_new_tokens,
+            message.priority,
+            None if message.session is None else message.session.id,
+            _request_id(request),
+            self._prompt_details(request),
+        )
 
-    def ended(self, pending: PendingReply, *, reason: str) -> None:
-        """A request has its answer, or nobody waits for it any more."""
-        if self._is_on:
-            meta = pending.meta_info()
-            logger.info(
-                "request ended rid=%r reason=%s prompt_tokens=%d cached_tokens=%d generated_tokens=%d seconds=%.4f",
-                pending.request.rid,
-                reason,
-                meta["prompt_tokens"],
-                meta["cached_tokens"],
-                meta["completion_tokens"],
-                meta["e2e_latency"],
-            )
+    def began(self, request: WatchedRequest) -> None:
+        """See `RequestWatcher`; no line of its own."""
+
+    def ended(self, request: WatchedRequest, *, reason: str) -> None:
+        """See `RequestWatcher`."""
+        if not self.is_on:
+            return
+        meta = request.pending.meta_info()
+        first_s = request.first_at - request.pending.started_at if request.first_at else 0.0
+        logger.info(
+            "request ended rid=%r reason=%s prompt_tokens=%d cached_tokens=%d generated_tokens=%d seconds=%.4f"
+            " queue_seconds=%.4f first_token_seconds=%.4f request_id=%s%s",
+            request.message.rid,
+            reason,
+            meta["prompt_tokens"],
+            meta["cached_tokens"],
+            meta["completion_tokens"],
+            meta["e2e_latency"],
+            request.queue_time,
+            first_s,
+            _request_id(request),
+            f" output={self._cut(request.pending.text)!r}" if self.level >= WITH_SHORT_TEXT else "",
+        )
+
+    def _prompt_details(self, request: WatchedRequest) -> str:
+        if self.level < WITH_SAMPLING:
+            return ""
+        details = f" sampling={changed_fields(request.message.sampling)}"
+        if self.level < WITH_SHORT_TEXT:
+            return details
+        text = request.pending.request.text
+        return details + (
+            f" input_ids={len(request.message.input_ids)}" if text is None else f" text={self._cut(text)!r}"
+        )
+
+    def _cut(self, text: str) -> str:
+        return text if self.level >= WITH_TEXT or len(text) <= SHORT_TEXT else text[:SHORT_TEXT] + "..."
+
+
+def changed_fields(record: Any) -> dict[str, Any]:
+    """The fields of a record that differ from their defaults."""
+    values = vars(record)
+    return {field.name: values[field.name] for field in fields(record) if values[field.name] != field.default}
+
+
+def _request_id(request: WatchedRequest) -> str:
+    return "-" if request.call is None else request.call.request_id

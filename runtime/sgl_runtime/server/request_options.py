@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sgl_runtime.errors import InvalidRequestError
-from sgl_runtime.ipc.messages import LogitProcessorCall, SessionTurn
+from sgl_runtime.ipc.request_parts import LogitProcessorCall, SessionTurn
 from sgl_runtime.server.field_checks import (
     MAX_INTEGER,
     checked_boolean,

@@ -20,6 +20,7 @@ from sgl_runtime.ipc.messages import (
     OpenSessionRequest,
     PauseMode,
     PauseRequest,
+    ProfileRequest,
     SchedulerInput,
     SchedulerQuestion,
     SchedulerReply,
@@ -119,6 +120,39 @@ class SchedulerQuestions:
     async def resume(self) -> str:
         """Run passes again; in words what goes on."""
         return await self._control(ContinueRequest(request_id=_request_id()))
+
+    async def start_profile(
+        self,
+        *,
+        output_dir: str,
+        num_steps: int | None,
+        activities: tuple[str, ...],
+        record_shapes: bool,
+        with_stack: bool,
+    ) -> str:
+        """Record where the time of passes goes; in words what will be recorded.
+
+        Raises:
+            InvalidRequestError: a profile is being recorded, or the folder cannot be made.
+        """
+        return await self._control(
+            ProfileRequest(
+                request_id=_request_id(),
+                output_dir=output_dir,
+                num_steps=num_steps,
+                activities=activities,
+                record_shapes=record_shapes,
+                with_stack=with_stack,
+            )
+        )
+
+    async def stop_profile(self) -> str:
+        """Write what was recorded; in words where.
+
+        Raises:
+            InvalidRequestError: nothing is being recorded, or the file cannot be written.
+        """
+        return await self._control(ProfileRequest(request_id=_request_id()))
 
     async def _control(self, message: SchedulerQuestion) -> str:
         reply: ControlReply = await self._ask(message)

@@ -8,37 +8,34 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
-from msgspec import structs
-
-from sgl_runtime.config import FeatureConfig, logit_processor_paths
-from sgl_runtime.errors import ContextLengthError, InvalidRequestError, OverloadedError, SglRuntimeError
+from sgl_runtime.config import FeatureConfig
+from sgl_runtime.errors import InvalidRequestError, OverloadedError, SglRuntimeError
 from sgl_runtime.ipc.messages import (
     AbortRequest,
     DetokenizerOutput,
     FinishReason,
     FlushCacheReply,
     Heartbeat,
-    LogitProcessorCall,
     SchedulerInput,
     TextDelta,
     TokenizedRequest,
 )
 from sgl_runtime.model_info import ModelInfo
+from sgl_runtime.server.encode_prompts import EncodePrompts, refusal_to_generate
 from sgl_runtime.server.generate_request import GenerateRequest
+from sgl_runtime.server.generation_prompts import GenerationPrompts
 from sgl_runtime.server.live_requests import LiveRequests
 from sgl_runtime.server.pending_reply import PendingReply
 from sgl_runtime.server.prompt_tokenizer import PromptTemplate, PromptTokenizer
-from sgl_runtime.server.request_log import RequestLog
+from sgl_runtime.server.request_watch import RequestWatch
 from sgl_runtime.server.scheduler_questions import SchedulerQuestions
-from sgl_runtime.server.stop_regex_compiler import StopRegexCompiler
 from sgl_runtime.server.submission import Submission
+from sgl_runtime.server.text_encoder import DEFAULT_WORKERS, TextEncoder
 
 logger = logging.getLogger(__name__)
 
 MAX_HEARTBEAT_AGE_S = 10.0
-_LONG_TEXT = 16_384
 _LEAVE_WAIT_S = 0.5
 
 
@@ -51,8 +48,11 @@ class TokenizerManager:
         send: Queues messages for the scheduler.
         max_live_requests: Most requests at a time; past it a request is refused. None for no limit.
         features: Which options of requests are on.
+        num_tokenizer_workers: Most threads that turn long texts into ids.
+        watch: Told what becomes of requests.
 
     Attributes:
+        texts: Turns texts into ids.
         questions: What is asked of the scheduler besides requests.
     """
 
@@ -64,16 +64,26 @@ class TokenizerManager:
         send: Callable[[Sequence[SchedulerInput]], None],
         max_live_requests: int | None = None,
         features: FeatureConfig | None = None,
+        watch: RequestWatch | None = None,
+        num_tokenizer_workers: int = DEFAULT_WORKERS,
     ) -> None:
         self.tokenizer = tokenizer
         self.model_info = model_info
         self._send = send
         self._live = LiveRequests(limit=max_live_requests)
-        self._features = features or FeatureConfig()
-        self._log = RequestLog(is_on=self._features.log_requests)
-        self._stop_regexes = StopRegexCompiler()
+        self.texts = TextEncoder(tokenizer, num_workers=num_tokenizer_workers)
+        features = features or FeatureConfig()
+        self._generation_prompts = GenerationPrompts(
+            self.texts,
+            bos_id=tokenizer.bos_id,
+            model_info=model_info,
+            features=features,
+        )
+        self._encode_prompts = EncodePrompts(self.texts, model_info, cuts=features.allow_auto_truncate)
+        self._watch = watch or RequestWatch()
         self.questions = SchedulerQuestions(send)
         self._failure: SglRuntimeError | None = None
+        self._is_draining = False
         self._last_heartbeat = time.monotonic()
 
     @property
@@ -82,12 +92,15 @@ class TokenizerManager:
         return len(self._live)
 
     @asynccontextmanager
-    async def submit(self, requests: Sequence[GenerateRequest], *, stream: bool) -> AsyncIterator[Submission]:
+    async def submit(
+        self, requests: Sequence[GenerateRequest], *, stream: bool, is_probe: bool = False
+    ) -> AsyncIterator[Submission]:
         """Send requests to the scheduler; on leaving, those that have not finished are aborted.
 
         Args:
             requests: The prompts of one call.
             stream: Whether the caller wants every update, or only the ends.
+            is_probe: Whether the server itself asks, to see that it works.
 
         Raises:
             SglRuntimeError: a request is wrong; none was sent then.
@@ -95,13 +108,18 @@ class TokenizerManager:
         self._check_serving()
         vocabulary = self.tokenizer.vocabulary
         pendings = [PendingReply(request, vocabulary, index=index) for index, request in enumerate(requests)]
+        for pending in pendings:
+            pending.is_probe = is_probe
         submission = Submission(pendings, stream=stream)
         self._live.add(submission)
         try:
             messages: list[TokenizedRequest] = []
+            text_ids = await self._encode_batch(requests)
             for pending in pendings:
                 # Outputs of one prompt stand together and have the same ids.
-                known = pendings[pending.index - 1].text_ids if pending.request.sample else None
+                known = text_ids.get(pending.index)
+                if pending.request.sample:
+                    known = pendings[pending.index - 1].text_ids
                 messages.append(await self._tokenize(pending, known))
             self._check_serving()
             self._send_all(pendings, messages)
@@ -130,8 +148,17 @@ class TokenizerManager:
     async def drain(self, *, grace_s: float) -> None:
         """Refuse new requests; let those that run finish, and end what is left when the time is over."""
         stopping = OverloadedError("the server is shutting down")
-        self._failure = stopping
-        self.questions.refuse(stopping)
+        self._is_draining = True
+        # What has failed before stays the cause.
+        self._failure = self._failure or stopping
+        try:
+            await self._wait_idle(stopping, grace_s)
+        finally:
+            # Until then requests can still be aborted, and a pause be ended.
+            self.questions.refuse(stopping)
+            self.texts.close()
+
+    async def _wait_idle(self, stopping: SglRuntimeError, grace_s: float) -> None:
         if not self._live:
             return
         try:
@@ -148,18 +175,26 @@ class TokenizerManager:
         Raises:
             SglRuntimeError: it gave no sign of life, or the runtime has failed.
         """
-        self._check_serving()
+        if not self._is_draining:
+            self._check_serving()
         age = time.monotonic() - self._last_heartbeat
         if age > MAX_HEARTBEAT_AGE_S:
             raise OverloadedError(
                 f"no sign of life from the scheduler for {age:.0f} s; {MAX_HEARTBEAT_AGE_S:.0f} s are the limit"
             )
 
+    def check_ready(self) -> None:
+        """Whether a request would be taken.
+
+        Raises:
+            SglRuntimeError: none would.
+        """
+        self._check_serving()
+        self.check_health()
+
     async def encode(self, text: str, *, add_bos: bool) -> list[int]:
         """Ids of a text; a long one does not stop the event loop."""
-        if len(text) < _LONG_TEXT:
-            return self.tokenizer.encode(text, add_bos=add_bos)
-        return await asyncio.to_thread(self.tokenizer.encode, text, add_bos=add_bos)
+        return await self.texts.encode(text, add_bos=add_bos)
 
     def chat_template(self) -> PromptTemplate:
         """The served model's template.
@@ -167,6 +202,8 @@ class TokenizerManager:
         Raises:
             InvalidRequestError: it has none.
         """
+        if self.model_info.pooling is not None:
+            raise InvalidRequestError(refusal_to_generate(self.model_info.pooling))
         template = self.tokenizer.chat_template
         if template is None:
             raise InvalidRequestError("the served model has no chat template; start the server with --chat-template")
@@ -195,56 +232,27 @@ class TokenizerManager:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
 
+    async def _encode_batch(self, requests: Sequence[GenerateRequest]) -> dict[int, list[int]]:
+        """For calls with several prompts, ids of their texts by place in the call."""
+        found: dict[int, list[int]] = {}
+        for add_bos in (True, False):
+            texts = {
+                index: request.text
+                for index, request in enumerate(requests)
+                if request.text is not None
+                and not request.sample
+                and request.pooling is None
+                and (request.input_ids is None) is add_bos
+            }
+            if len(texts) > 1:
+                found |= zip(texts, await self.texts.encode_all(list(texts.values()), add_bos=add_bos), strict=True)
+        return found
+
     async def _tokenize(self, pending: PendingReply, text_ids: list[int] | None) -> TokenizedRequest:
-        request, session = pending.request, pending.request.session_params
-        self._check_ids(request)
-        check_features(request, self._features)
-        prefix = request.input_ids or []
-        if text_ids is None:
-            text = request.text
-            text_ids = [] if text is None else await self.encode(text, add_bos=request.input_ids is None)
-        input_ids = [*prefix, *text_ids]
-        sampling = replace(
-            request.sampling,
-            max_new_tokens=resolve_max_new_tokens(
-                request.sampling.max_new_tokens,
-                num_prompt_ids=len(input_ids),
-                context_length=self.model_info.context_length,
-                path=request.path,
-                may_be_empty=session is not None,
-            ),
-        )
-        if session is not None:
-            num_bos = int(bool(input_ids) and input_ids[0] == self.tokenizer.bos_id)
-            session = structs.replace(session, num_bos=num_bos)
-        start = request.logprob_start_len if request.return_logprob else -1
-        # What a session puts in front of the prompt, and so how long it is, the scheduler knows.
-        if session is None and start > len(input_ids):
-            raise InvalidRequestError(
-                f"{request.path}logprob_start_len is {start}; the prompt has {len(input_ids)} tokens",
-                param=f"{request.path}logprob_start_len",
-            )
-        stop_automata = await self._stop_regexes.compile(
-            sampling.stop_regex, path=f"{request.path}sampling_params.stop_regex"
-        )
-        pending.set_prompt(input_ids, text_ids)
-        return TokenizedRequest(
-            rid=request.rid,
-            input_ids=input_ids,
-            sampling=sampling,
-            priority=request.priority,
-            stop_automata=stop_automata,
-            return_logprob=request.return_logprob,
-            # A start at the very end asks for no position at all.
-            logprob_start_len=-1 if session is None and start == len(input_ids) else start,
-            top_logprobs_num=request.top_logprobs_num,
-            token_ids_logprob=request.token_ids_logprob,
-            extra_key=request.extra_key,
-            return_hidden_states=request.return_hidden_states,
-            session=session,
-            logit_processor=request.custom_logit_processor,
-            arrival_time=time.monotonic(),
-        )
+        wish = pending.request.pooling
+        if wish is not None:
+            return await self._encode_prompts.message(pending, wish)
+        return await self._generation_prompts.message(pending, text_ids)
 
     def _send_all(self, pendings: Sequence[PendingReply], messages: Sequence[TokenizedRequest]) -> None:
         # A request that was aborted while its text became ids has its answer already.
@@ -253,32 +261,17 @@ class TokenizerManager:
         ]
         for pending, message in waiting:
             pending.is_sent = True
-            self._log.received(message)
+            if not pending.is_probe:
+                self._watch.received(pending, message)
         if waiting:
             self._send([message for _, message in waiting])
-
-    def _check_ids(self, request: GenerateRequest) -> None:
-        size = self.model_info.vocab_size
-        for position, token_id in enumerate(request.input_ids or ()):
-            if not 0 <= token_id < size:
-                path = f"{request.path}input_ids[{position}]"
-                raise InvalidRequestError(f"{path} is {token_id}; it must be from 0 to {size - 1}", param=path)
-        for name, ids in (
-            ("sampling_params.stop_token_ids", request.sampling.stop_token_ids),
-            ("sampling_params.logit_bias", [token_id for token_id, _ in request.sampling.logit_bias]),
-            ("token_ids_logprob", request.token_ids_logprob),
-        ):
-            for token_id in ids:
-                if not 0 <= token_id < size:
-                    path = f"{request.path}{name}"
-                    raise InvalidRequestError(f"{path} holds {token_id}; ids go from 0 to {size - 1}", param=path)
 
     def _give_up(self, submission: Submission) -> None:
         left = self._live.leave(submission)
         for pending in submission.pendings:
             if pending.request.rid in left:
-                self._log.ended(pending, reason="left")
-        if left and self._failure is None:
+                self._watch.ended(pending.request.rid, reason="left" if pending.error is None else pending.error.code)
+        if left and (self._failure is None or self._is_draining):
             self._send([AbortRequest(request_id="", rid=rid) for rid in left])
 
     def _deliver_text(self, delta: TextDelta) -> None:
@@ -290,6 +283,7 @@ class TokenizerManager:
             return
         pending, submission = entry
         pending.apply(delta)
+        self._watch.progressed(delta)
         if delta.prompt_ids is not None:
             # What a session puts in front of the prompt is no news to whoever reads a stream.
             return
@@ -297,64 +291,7 @@ class TokenizerManager:
         if delta.finish is None:
             return
         self._live.end(delta.rid)
-        self._log.ended(pending, reason=delta.finish.code or delta.finish.type)
+        self._watch.ended(delta.rid, reason=delta.finish.code or delta.finish.type)
         if delta.finish.code == SglRuntimeError.code:
             # Whoever failed may not have been the scheduler: it must not go on with this request.
             self._send([AbortRequest(request_id="", rid=delta.rid)])
-
-
-def check_features(request: GenerateRequest, features: FeatureConfig) -> None:
-    """Refuse options that the server was not started with.
-
-    Raises:
-        InvalidRequestError: the request has one; the message names what turns it on.
-    """
-    if request.return_hidden_states and not features.enable_return_hidden_states:
-        path = f"{request.path}return_hidden_states"
-        raise InvalidRequestError(
-            f"{path} is true; start the server with --enable-return-hidden-states to allow it", param=path
-        )
-    path = f"{request.path}custom_logit_processor"
-    match request.custom_logit_processor:
-        case LogitProcessorCall(is_pickled=True) if not features.enable_custom_logit_processor:
-            raise InvalidRequestError(
-                f"{path} is a pickled callable; start the server with --enable-custom-logit-processor to allow it",
-                param=path,
-            )
-        case LogitProcessorCall(is_pickled=False, name=name):
-            known = sorted(logit_processor_paths(features.custom_logit_processor))
-            if name not in known:
-                raise InvalidRequestError(
-                    f"{path} is {name!r}; the server was started with {', '.join(known) or 'none'}", param=path
-                )
-        case None if request.sampling.custom_params is not None:
-            path = f"{request.path}sampling_params.custom_params"
-            raise InvalidRequestError(f"{path} is given without custom_logit_processor", param=path)
-
-
-def resolve_max_new_tokens(
-    asked: int | None, *, num_prompt_ids: int, context_length: int, path: str = "", may_be_empty: bool = False
-) -> int:
-    """How many tokens a request may generate.
-
-    Args:
-        asked: The request's limit; None for none.
-        num_prompt_ids: Tokens of the prompt.
-        context_length: Tokens of prompt and output together.
-        path: Prefix of field names in errors.
-        may_be_empty: Whether the prompt may hold no token.
-
-    Raises:
-        InvalidRequestError: the prompt is empty.
-        ContextLengthError: the prompt leaves no room for what is asked.
-    """
-    if num_prompt_ids == 0 and not may_be_empty:
-        raise InvalidRequestError(f"{path}the prompt is empty; it must hold at least one token", param=f"{path}text")
-    room = context_length - num_prompt_ids
-    if room < (0 if asked == 0 else 1):
-        raise ContextLengthError(
-            f"{path}the prompt has {num_prompt_ids} tokens; the context holds {context_length}"
-            + ("" if asked == 0 else ", at least one of them for the output"),
-            param=f"{path}text",
-        )
-    return room if asked is None else min(asked, room)

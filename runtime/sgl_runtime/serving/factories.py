@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from sgl_runtime.config import RuntimeConfig
 from sgl_runtime.ipc.messages import SchedulerInput, SchedulerOutput
+from sgl_runtime.model_info import PoolingInfo
 from sgl_runtime.server.prompt_tokenizer import PromptTokenizer
 
 
@@ -28,6 +29,14 @@ class ServedHost(Protocol):
     @property
     def vocab_size(self) -> int:
         """Number of logits."""
+
+    @property
+    def hidden_size(self) -> int:
+        """Numbers of a token's embedding."""
+
+    @property
+    def pooling(self) -> PoolingInfo | None:
+        """What a model that generates nothing does with a text; None for one that generates."""
 
 
 class ServedScheduler(Protocol):

@@ -1,27 +1,29 @@
 """`sgl serve`: starts the processes of the server, and ends them together."""
 
-import errno
 import logging
 import signal
 import socket
+import ssl
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from setproctitle import setproctitle
 
-from sgl_runtime.config import RuntimeConfig, ServerConfig
-from sgl_runtime.config_flags import parse_flags
-from sgl_runtime.errors import ConfigError, SglRuntimeError
+from sgl_runtime.config_values import resolve_queue
+from sgl_runtime.errors import SglRuntimeError
 from sgl_runtime.ipc.channels import Addresses
 from sgl_runtime.logs import configure_logging
+from sgl_runtime.server.tls import tls_context
 from sgl_runtime.serving.factories import Factories
+from sgl_runtime.serving.listener import allow_connections, listen, listener
 from sgl_runtime.serving.process_group import ProcessGroup
 from sgl_runtime.serving.processes import API_TITLE, ApiProcess, ProcessPlan, detokenizer_main, scheduler_main
+from sgl_runtime.start_options import StartOptions, parse_options
 
 logger = logging.getLogger(__name__)
 
@@ -35,25 +37,33 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         Exit code: 0 after a signal, 1 when the server could not start or a process died, 2 for wrong flags.
     """
-    return serve(parse_flags("sgl serve", arguments), Factories())
+    return serve(parse_options("sgl serve", arguments), Factories())
 
 
-def serve(config: RuntimeConfig, factories: Factories) -> int:
+def serve(options: StartOptions, factories: Factories) -> int:
     """Serve until a signal comes; the exit code.
 
     Args:
-        config: All sections.
+        options: The configuration, and where it came from.
         factories: How the model's parts are built.
     """
+    if options.print_config:
+        print(options.as_toml())
+        return 0
+    config = replace(options.config, scheduler=resolve_queue(options.config.scheduler))
     setproctitle(API_TITLE)
-    configure_logging(config.server.log_level, process_title=API_TITLE)
+    configure_logging(config.logs, process_title=API_TITLE)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
+        tls = tls_context(config.access)
+        allow_connections(config.connections.max_connections)
         # The port comes first: it is wrong more often than the weights, and known at once.
-        with _listener(config.server) as listener, tempfile.TemporaryDirectory(prefix="sgl-") as folder:
-            plan = ProcessPlan(config, factories, Addresses.in_folder(Path(folder)))
-            return _run(plan, listener)
+        with listener(config) as bound, tempfile.TemporaryDirectory(prefix="sgl-") as folder:
+            sockets = Path(folder)
+            leftovers = [sockets, *([] if config.connections.uds is None else [Path(config.connections.uds)])]
+            plan = ProcessPlan(config, factories, Addresses.in_folder(sockets), tuple(leftovers))
+            return _run(plan, options, bound, tls)
     except SglRuntimeError as error:
         print(f"sgl serve: {error.message}", file=sys.stderr)
         return 1
@@ -61,7 +71,7 @@ def serve(config: RuntimeConfig, factories: Factories) -> int:
         return 0
 
 
-def _run(plan: ProcessPlan, listener: socket.socket) -> int:
+def _run(plan: ProcessPlan, options: StartOptions, bound: socket.socket, tls: ssl.SSLContext | None) -> int:
     begin = time.monotonic()
     group = ProcessGroup()
     try:
@@ -69,52 +79,23 @@ def _run(plan: ProcessPlan, listener: socket.socket) -> int:
         # The tokenizer loads here while the weights load there.
         host = plan.factories.build_host(plan.config)
         logger.info("tokenizer ready seconds=%.2f", time.monotonic() - begin)
+        _tell_options(options)
         group.start("detokenizer", detokenizer_main, plan, host.tokenizer.vocabulary)
         facts = group.wait_ready()["scheduler"]
-        _listen(listener, plan.config.server)
-        death = ApiProcess(plan, host, facts, group).run(listener)
+        listen(bound, plan.config)
+        death = ApiProcess(plan, host, facts, group).run(bound, tls)
     finally:
         group.stop()
     logger.info("ended")
     return 0 if death is None else 1
 
 
-@contextmanager
-def _listener(config: ServerConfig) -> Iterator[socket.socket]:
-    """A socket bound to the address of the server.
-
-    Raises:
-        ConfigError: the address is not there, or taken.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise ConfigError(f"host {config.host!r} is no address of this machine: {error.strerror}") from error
-    with socket.socket(family, kind, protocol) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(address)
-        except OSError as error:
-            raise _cannot_listen(config, error) from error
-        yield listener
-
-
-def _listen(listener: socket.socket, config: ServerConfig) -> None:
-    """Let connections come; only now, so that whoever waits for the port waits for the model.
-
-    Raises:
-        ConfigError: another program took the same port while the model was loaded.
-    """
-    try:
-        listener.listen()
-    except OSError as error:
-        raise _cannot_listen(config, error) from error
-
-
-def _cannot_listen(config: ServerConfig, error: OSError) -> ConfigError:
-    if error.errno == errno.EADDRINUSE:
-        return ConfigError(f"port {config.port} on {config.host} is in use; choose another with --port")
-    return ConfigError(f"cannot listen on {config.host} port {config.port}: {error.strerror}")
+def _tell_options(options: StartOptions) -> None:
+    """Say how the configuration differs from the defaults; only now, as a start that fails says one sentence."""
+    for line in options.differences():
+        logger.info("option %s", line)
+    for note in options.notes:
+        logger.warning("option %s", note)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

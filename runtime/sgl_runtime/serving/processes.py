@@ -4,25 +4,27 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import uvloop
 import zmq
-import zmq.asyncio
 
 from sgl_runtime.config import RuntimeConfig
 from sgl_runtime.detokenizer.detokenizer import Detokenizer
 from sgl_runtime.errors import SglRuntimeError
-from sgl_runtime.ipc.channels import Addresses, AsyncPullChannel, PullChannel, PushChannel
+from sgl_runtime.ipc.channels import Addresses, LoopPullChannel, PullChannel, PushChannel
 from sgl_runtime.ipc.codec import detokenizer_output_codec, scheduler_input_codec, scheduler_output_codec
 from sgl_runtime.ipc.messages import DetokenizerOutput
 from sgl_runtime.server.app import create_app
 from sgl_runtime.server.http_server import HttpServer
 from sgl_runtime.server.native_api import NativeApi
+from sgl_runtime.server.request_books import RequestBooks
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
 from sgl_runtime.serving.child_process import ChildReady, run_child
 from sgl_runtime.serving.collector import spare_collector
@@ -31,6 +33,7 @@ from sgl_runtime.serving.process_group import ProcessGroup
 from sgl_runtime.serving.pulse import Pulse
 from sgl_runtime.serving.scheduler_loop import SchedulerLoop
 from sgl_runtime.serving.served_model import effective_settings, served_model_info
+from sgl_runtime.serving.watchdog import Watchdog
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -39,7 +42,9 @@ API_TITLE = "sgl::api"
 SCHEDULER_TITLE = "sgl::scheduler"
 DETOKENIZER_TITLE = "sgl::detokenizer"
 
-SHUTDOWN_GRACE_S = 2.0
+DEATH_GRACE_S = 1.0
+"""How long requests get to take their error when another process has died."""
+
 _WAIT_S = 60.0
 
 
@@ -51,11 +56,17 @@ class ProcessPlan:
         config: All sections.
         factories: How the model's parts are built.
         addresses: Where each process receives.
+        leftovers: Files and folders that do not outlive the server.
     """
 
     config: RuntimeConfig
     factories: Factories
     addresses: Addresses
+    leftovers: tuple[Path, ...]
+
+    def run_child(self, body: Callable[[], None], *, title: str, first_word: Connection) -> None:
+        """Run the main function of a child process; does not return."""
+        run_child(body, title=title, logs=self.config.logs, leftovers=self.leftovers, first_word=first_word)
 
 
 def scheduler_main(plan: ProcessPlan, first_word: Connection) -> None:
@@ -69,15 +80,23 @@ def scheduler_main(plan: ProcessPlan, first_word: Connection) -> None:
         outbox = PushChannel(context, plan.addresses.detokenizer, scheduler_output_codec())
         # A socket belongs to one thread, so the pulse has one of its own.
         pulse_outbox = PushChannel(context, plan.addresses.detokenizer, scheduler_output_codec())
-        pulse = Pulse(lambda heartbeat: pulse_outbox.send([heartbeat]))
-        loop = SchedulerLoop(parts.scheduler, inbox=inbox, deliver=outbox.send, begin_turn=pulse.turn)
-        pulse.start()
+        limit_s = plan.config.connections.watchdog_timeout
+        pulse = Pulse(lambda heartbeat: pulse_outbox.send([heartbeat]), max_turn_s=limit_s)
+        watchdog = Watchdog(timeout_s=limit_s)
+
+        def begin_turn() -> None:
+            pulse.turn()
+            watchdog.turn()
+
+        loop = SchedulerLoop(parts.scheduler, inbox=inbox, deliver=outbox.send, begin_turn=begin_turn)
         spare_collector()
+        pulse.start()
+        watchdog.start()
         first_word.send(ChildReady(parts.facts))
         first_word.close()
         loop.run(lambda: False)
 
-    run_child(body, title=SCHEDULER_TITLE, log_level=plan.config.server.log_level, first_word=first_word)
+    plan.run_child(body, title=SCHEDULER_TITLE, first_word=first_word)
 
 
 def detokenizer_main(plan: ProcessPlan, vocabulary: Vocabulary, first_word: Connection) -> None:
@@ -98,7 +117,7 @@ def detokenizer_main(plan: ProcessPlan, vocabulary: Vocabulary, first_word: Conn
             if outputs:
                 outbox.send(outputs)
 
-    run_child(body, title=DETOKENIZER_TITLE, log_level=plan.config.server.log_level, first_word=first_word)
+    plan.run_child(body, title=DETOKENIZER_TITLE, first_word=first_word)
 
 
 class ApiProcess:
@@ -118,47 +137,63 @@ class ApiProcess:
         self._group = group
         self._death: str | None = None
 
-    def run(self, listener: socket.socket) -> str | None:
+    def run(self, listener: socket.socket, tls: ssl.SSLContext | None) -> str | None:
         """Serve until a signal comes or another process ends; which one ended and how.
 
         Args:
             listener: A bound socket.
+            tls: Certificates; None to speak without TLS.
         """
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve(listener))
+            runner.run(self._serve(listener, tls))
         return self._death
 
-    async def _serve(self, listener: socket.socket) -> None:
-        plan = self._plan
-        context = zmq.asyncio.Context()
-        outbox = PushChannel(zmq.Context(context), plan.addresses.scheduler, scheduler_input_codec())
-        inbox = AsyncPullChannel(context, plan.addresses.api, detokenizer_output_codec())
+    async def _serve(self, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
+        plan, config = self._plan, self._plan.config
+        context: zmq.Context[Any] = zmq.Context()
+        outbox = PushChannel(context, plan.addresses.scheduler, scheduler_input_codec())
+        inbox = LoopPullChannel(context, plan.addresses.api, detokenizer_output_codec())
+        model_info = served_model_info(config, self._host, self._facts)
+        books = RequestBooks.open(config.logs, model_name=model_info.served_model_name)
         manager = TokenizerManager(
             tokenizer=self._host.tokenizer,
-            model_info=served_model_info(plan.config, self._host, self._facts),
+            model_info=model_info,
             send=outbox.send,
-            max_live_requests=plan.config.scheduler.max_live_requests,
-            features=plan.config.features,
+            max_live_requests=config.scheduler.max_live_requests,
+            features=config.features,
+            watch=books.watch,
+            num_tokenizer_workers=config.server.tokenizer_workers,
         )
-        app = create_app(NativeApi(manager, effective_settings(plan.config, self._facts)))
-        server = HttpServer(app, drain=lambda: manager.drain(grace_s=SHUTDOWN_GRACE_S), grace_s=SHUTDOWN_GRACE_S)
+        api = NativeApi(manager, effective_settings(config, self._facts), books, grammar=config.grammar)
+        app = create_app(
+            api,
+            access=config.access,
+            connections=config.connections,
+            books=books,
+            has_web=not config.server.disable_web,
+        )
+
+        async def drain(grace_s: float) -> None:
+            await manager.drain(grace_s=grace_s)
+
+        server = HttpServer(app, drain=drain, limits=config.connections, tls=tls)
         # The server puts its own handlers in place of these, and raises what it caught again when it has ended:
         # it must not be an end by signal then.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, server.handle_exit)
-        delivery = asyncio.create_task(_deliver(inbox, manager))
+        inbox.open(manager.deliver)
         try:
-            with self._watch(manager, server):
+            with self._watch(manager, server, books):
                 await server.serve([listener])
+            await books.close()
         finally:
-            delivery.cancel()
-            await asyncio.gather(delivery, return_exceptions=True)
+            await api.close()
             inbox.close()
             outbox.close()
             context.term()
 
     @contextmanager
-    def _watch(self, manager: TokenizerManager, server: HttpServer) -> Iterator[None]:
+    def _watch(self, manager: TokenizerManager, server: HttpServer, books: RequestBooks) -> Iterator[None]:
         """While inside, the death of another process ends every request and the server."""
         loop = asyncio.get_running_loop()
         sentinels = self._group.sentinels()
@@ -169,7 +204,8 @@ class ApiProcess:
                 self._death = self._group.describe_end(sentinels[sentinel])
                 logger.error("%s; ending the server", self._death)
                 manager.fail_all(SglRuntimeError(f"the server is ending: {self._death}"))
-            server.should_exit = True
+                books.dump.write_crash()
+            server.stop(grace_s=DEATH_GRACE_S)
 
         for sentinel in sentinels:
             loop.add_reader(sentinel, on_death, sentinel)
@@ -178,8 +214,3 @@ class ApiProcess:
         finally:
             for sentinel in sentinels:
                 loop.remove_reader(sentinel)
-
-
-async def _deliver(inbox: AsyncPullChannel[DetokenizerOutput], manager: TokenizerManager) -> None:
-    while True:
-        manager.deliver(await inbox.receive())

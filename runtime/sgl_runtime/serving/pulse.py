@@ -7,7 +7,6 @@ from threading import Event, Thread
 from sgl_runtime.ipc.messages import Heartbeat
 
 PERIOD_S = 1.0
-MAX_TURN_S = 300.0
 
 
 class Pulse:
@@ -20,7 +19,7 @@ class Pulse:
         max_turn_s: A turn longer than this counts as a hang.
     """
 
-    def __init__(self, send: Callable[[Heartbeat], None], *, max_turn_s: float = MAX_TURN_S) -> None:
+    def __init__(self, send: Callable[[Heartbeat], None], *, max_turn_s: float) -> None:
         self._send = send
         self._max_turn_s = max_turn_s
         self._turn_began = time.monotonic()

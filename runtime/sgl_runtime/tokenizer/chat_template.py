@@ -22,6 +22,12 @@ class ChatTemplate:
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self._tokenizer = tokenizer
 
+    @property
+    def source(self) -> str:
+        """The template itself; several by name as one text."""
+        template = self._tokenizer.chat_template
+        return "\n".join(template.values()) if isinstance(template, dict) else str(template)
+
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool, **kwargs: Any) -> str:
         """The prompt text of a conversation.
 

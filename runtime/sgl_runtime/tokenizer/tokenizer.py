@@ -5,6 +5,7 @@ import json
 import logging
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
@@ -15,6 +16,7 @@ from sgl_runtime.model_store.model_source import ModelSource
 from sgl_runtime.tokenizer.chat_template import ChatTemplate
 from sgl_runtime.tokenizer.gguf_tokenizer import gguf_tokenizer
 from sgl_runtime.tokenizer.vocabulary import build_vocabulary
+from sgl_runtime.tokenizer.whole_text import WholeText
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,9 @@ class Tokenizer:
     def __init__(self, fast: PreTrainedTokenizerFast, *, add_bos: bool) -> None:
         self._fast = fast
         self._add_bos = add_bos
+        # Files may ask for texts to be cut and filled up to one length.
+        fast.backend_tokenizer.no_truncation()
+        fast.backend_tokenizer.no_padding()
         backend = json.loads(fast.backend_tokenizer.to_str())
         added = {index: (token.content, token.special) for index, token in fast.added_tokens_decoder.items()}
         self.vocabulary = build_vocabulary(fast.get_vocab(), added, backend.get("decoder"))
@@ -53,10 +58,55 @@ class Tokenizer:
             add_bos: Put the beginning-of-sequence id in front, if this tokenizer uses one and the text does not
                 begin with it.
         """
-        ids: list[int] = self._fast.backend_tokenizer.encode(text, add_special_tokens=False).ids
+        # The batched form lets other threads run meanwhile; the fast one keeps no offsets, which nobody asks for.
+        ids: list[int] = self._fast.backend_tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
         if add_bos and self._add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             return [self.bos_id, *ids]
         return ids
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """The text of ids, as the tokenizer writes it.
+
+        Args:
+            ids: Ids of the vocabulary.
+            skip_special_tokens: Leave special tokens out.
+        """
+        return str(self._fast.backend_tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens))
+
+    def encode_whole(self, text: str, pair: str | None = None, *, max_length: int | None = None) -> WholeText:
+        """Ids of a text, or of two, with every token that the tokenizer puts around them.
+
+        Args:
+            text: Any text.
+            pair: The second text; None for one.
+            max_length: Cut the texts, the longer one first, so that there are at most so many ids; None: as long as
+                they are.
+        """
+        backend = self._fast.backend_tokenizer
+        texts = [text] if pair is None else [text, pair]
+        first, *rest = backend.encode_batch_fast(texts, add_special_tokens=False)
+        second = rest[0] if rest else None
+        if max_length is not None:
+            room = max(max_length - backend.num_special_tokens_to_add(is_pair=second is not None), 0)
+            if second is None:
+                first.truncate(room)
+            else:
+                kept = _kept(len(first), len(second), room)
+                first.truncate(kept[0])
+                second.truncate(kept[1])
+        whole = backend.post_process(first, second, add_special_tokens=True)
+        kinds = whole.type_ids
+        return WholeText(whole.ids, kinds.index(1) if 1 in kinds else -1)
+
+
+def _kept(first: int, second: int, room: int) -> tuple[int, int]:
+    """How much is kept of two lengths, the longer one cut first."""
+    if first + second <= room:
+        return first, second
+    half = room // 2
+    if min(first, second) <= half:
+        return (first, room - first) if first <= second else (room - second, second)
+    return (half, room - half) if first <= second else (room - half, half)
 
 
 def load_tokenizer(

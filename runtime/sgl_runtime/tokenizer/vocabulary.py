@@ -55,6 +55,8 @@ def build_vocabulary(
     to_bytes = _byte_level if _holds(decoder, "ByteLevel") else None
     if to_bytes is None and (_holds(decoder, "ByteFallback") or _holds(decoder, "Metaspace")):
         to_bytes = _sentencepiece
+    if to_bytes is None and _holds(decoder, "WordPiece"):
+        to_bytes = _word_piece
     if to_bytes is None:
         kind = "none" if decoder is None else json.dumps(decoder)[:120]
         raise ModelLoadError(f"the tokenizer's decoder is not supported: {kind}")
@@ -87,3 +89,8 @@ def _byte_level(text: str) -> bytes:
 def _sentencepiece(text: str) -> bytes:
     byte = _BYTE_TOKEN.fullmatch(text)
     return bytes([int(byte.group(1), 16)]) if byte else text.replace("\u2581", " ").encode()
+
+
+def _word_piece(text: str) -> bytes:
+    """A piece that goes on with a word is marked; all others begin one."""
+    return text.removeprefix("##").encode() if text.startswith("##") else b" " + text.encode()

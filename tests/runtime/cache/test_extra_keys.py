@@ -5,7 +5,8 @@ import pytest
 from fakes.hashed_composition import HASHED
 from sgl_runtime.engine import Engine
 from sgl_runtime.errors import InvalidRequestError
-from sgl_runtime.server.openai_request import openai_names, parse_chat, parse_completion
+from sgl_runtime.server.openai_chat_body import parse_chat
+from sgl_runtime.server.openai_completion_body import parse_completion
 
 PROMPT = "the same words for everybody"
 
@@ -28,8 +29,9 @@ def test_an_extra_key_hides_a_prefix_from_all_others():
 
 def test_a_cache_salt_of_openais_api_is_an_extra_key():
     completion = parse_completion({"model": "m", "prompt": "a", "cache_salt": "s"})
-    chat, _ = parse_chat({"model": "m", "messages": [{"role": "user", "content": "a"}], "cache_salt": "s"})
-    assert [request.extra_key for request in (*completion.requests, *chat.requests)] == ["s", "s"]
-    with pytest.raises(InvalidRequestError) as error, openai_names(prompt="prompt"):
+    assert [request.extra_key for request in completion.requests] == ["s"]
+    chat = parse_chat({"model": "m", "messages": [{"role": "user", "content": "a"}], "cache_salt": "s"})
+    assert chat.call.options["extra_key"] == "s"
+    with pytest.raises(InvalidRequestError) as error:
         parse_completion({"model": "m", "prompt": "a", "cache_salt": ""})
     assert (error.value.param, error.value.message) == ("cache_salt", "cache_salt is ''; it must be a non-empty string")

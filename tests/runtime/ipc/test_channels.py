@@ -1,15 +1,14 @@
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import zmq
-import zmq.asyncio
 
-from sgl_runtime.ipc.channels import Addresses, AsyncPullChannel, PullChannel, PushChannel
+from sgl_runtime.ipc.channels import Addresses, LoopPullChannel, PullChannel, PushChannel
 from sgl_runtime.ipc.codec import detokenizer_output_codec, scheduler_input_codec, scheduler_output_codec
 from sgl_runtime.ipc.messages import (
     AbortReply,
@@ -22,11 +21,8 @@ from sgl_runtime.ipc.messages import (
     FlushCacheReply,
     FlushCacheRequest,
     Heartbeat,
-    HiddenRows,
-    LogitProcessorCall,
     OpenSessionRequest,
     PauseRequest,
-    SessionTurn,
     StatsReply,
     StatsRequest,
     TextDelta,
@@ -34,6 +30,7 @@ from sgl_runtime.ipc.messages import (
     TokenDelta,
     TokenizedRequest,
 )
+from sgl_runtime.ipc.request_parts import FloatRows, LogitProcessorCall, SessionTurn
 from sgl_runtime.ipc.thread_inbox import ThreadInbox
 from sgl_runtime.sampling_params import SamplingParams
 from sgl_runtime.stops.stop_automaton import StopAutomaton
@@ -73,7 +70,7 @@ OUTPUTS = [
     ),
     TokenDelta(rid="r", new_ids=[1], finish=FinishReason(type="stop", matched="a"), input_logprobs=[None, -1.5]),
     TokenDelta(rid="r", new_ids=[], finish=FinishReason(type="stop", matched=7), output_logprobs=[float("-inf")]),
-    TokenDelta(rid="r", new_ids=[], prompt_ids=[1, 2], hidden_states=HiddenRows(2, b"\x00" * 16)),
+    TokenDelta(rid="r", new_ids=[], prompt_ids=[1, 2], hidden_states=FloatRows(2, b"\x00" * 16)),
     TokenDelta(rid="r", new_ids=[], finish=FinishReason(type="abort", message="m", code="invalid_request", param="p")),
     FlushCacheReply(request_id="q", success=True, message=""),
     ControlReply(request_id="q", message="m", code="overloaded", param="p"),
@@ -126,23 +123,39 @@ def test_burst_sent_before_the_receiver_exists_arrives_whole_and_in_order(
     pull.close()
 
 
-def test_async_channel_receives_in_an_event_loop(tmp_path: Path) -> None:
+def test_loop_channel_delivers_in_an_event_loop(tmp_path: Path) -> None:
     address = Addresses.in_folder(tmp_path).api
+    sent = [Heartbeat(time=float(number)) for number in range(1000)]
 
     async def exchange() -> list[Any]:
-        context = zmq.asyncio.Context()
-        pull = AsyncPullChannel(context, address, detokenizer_output_codec())
-        plain: zmq.Context[Any] = zmq.Context(context)
-        push = PushChannel(plain, address, detokenizer_output_codec())
-        push.send([Heartbeat(time=1.0), Heartbeat(time=2.0)])
+        context: zmq.Context[Any] = zmq.Context()
+        pull = LoopPullChannel(context, address, detokenizer_output_codec())
+        push = PushChannel(context, address, detokenizer_output_codec())
+        got: list[Any] = []
+        done = asyncio.Event()
+
+        def deliver(messages: Sequence[Any]) -> None:
+            assert messages
+            got.extend(messages)
+            if len(got) == len(sent):
+                done.set()
+
+        # Some lie there before anybody listens, some come while it does.
+        push.send(sent[:300])
+        pull.open(deliver)
         try:
-            return await asyncio.wait_for(pull.receive(), 5)
+            for number, message in enumerate(sent[300:]):
+                push.send([message])
+                if number % 7 == 0:
+                    await asyncio.sleep(0)
+            await asyncio.wait_for(done.wait(), 5)
         finally:
             pull.close()
             push.close()
             context.term()
+        return got
 
-    assert asyncio.run(exchange()) == [Heartbeat(time=1.0), Heartbeat(time=2.0)]
+    assert asyncio.run(exchange()) == sent
 
 
 def test_thread_inbox_wakes_its_reader() -> None:

@@ -12,7 +12,8 @@ from fakes.small_model import make_runner
 from sgl_runtime.batch import Batch, SamplingBatch
 from sgl_runtime.device.base import Device, select_device
 from sgl_runtime.model_runner.decode_graphs import graph_sizes
-from sgl_runtime.model_runner.model_runner import ModelRunner, TokenChoice
+from sgl_runtime.model_runner.model_runner import ModelRunner
+from sgl_runtime.model_runner.pass_output import TokenChoice
 
 
 def make_batch(kind: str, rows: list[int], prefixes: list[int], ids: list[list[int]], **settings: Any) -> Batch:

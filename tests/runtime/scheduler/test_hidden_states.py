@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sgl_runtime.ipc.messages import ContinueRequest, LogitProcessorCall, PauseRequest, TokenDelta, TokenizedRequest
+from sgl_runtime.ipc.messages import ContinueRequest, PauseRequest, TokenDelta, TokenizedRequest
+from sgl_runtime.ipc.request_parts import LogitProcessorCall
 from sgl_runtime.sampling_params import SamplingParams
 
 

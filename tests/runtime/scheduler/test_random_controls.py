@@ -15,10 +15,10 @@ from sgl_runtime.ipc.messages import (
     FlushCacheRequest,
     OpenSessionRequest,
     PauseRequest,
-    SessionTurn,
     TokenDelta,
     TokenizedRequest,
 )
+from sgl_runtime.ipc.request_parts import SessionTurn
 from sgl_runtime.sampling_params import SamplingParams
 
 CONTEXT = 96

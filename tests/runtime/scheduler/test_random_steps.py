@@ -20,10 +20,10 @@ from sgl_runtime.ipc.messages import (
     OpenSessionRequest,
     PauseMode,
     PauseRequest,
-    SessionTurn,
     TokenDelta,
     TokenizedRequest,
 )
+from sgl_runtime.ipc.request_parts import SessionTurn
 from sgl_runtime.sampling_params import SamplingParams
 
 CONTEXT = 128

@@ -11,11 +11,11 @@ from sgl_runtime.ipc.messages import (
     ControlReply,
     FinishReason,
     OpenSessionRequest,
-    SessionTurn,
     StatsRequest,
     TokenDelta,
     TokenizedRequest,
 )
+from sgl_runtime.ipc.request_parts import SessionTurn
 from sgl_runtime.sampling_params import SamplingParams
 from sgl_runtime.scheduler.sessions import Sessions
 

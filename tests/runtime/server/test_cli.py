@@ -2,8 +2,9 @@ import pytest
 
 from sgl_runtime.cli import main
 from sgl_runtime.config import RuntimeConfig
-from sgl_runtime.config_flags import build_config, config_flags, parse_flags
+from sgl_runtime.config_flags import build_config, config_flags
 from sgl_runtime.errors import ConfigError
+from sgl_runtime.start_options import parse_options
 
 
 def test_every_field_has_a_flag_with_help() -> None:
@@ -14,7 +15,7 @@ def test_every_field_has_a_flag_with_help() -> None:
 
 
 def test_flags_reach_their_sections() -> None:
-    config = parse_flags(
+    config = parse_options(
         "sgl serve",
         [
             "--model-path",
@@ -26,7 +27,7 @@ def test_flags_reach_their_sections() -> None:
             "--dtype",
             "float16",
         ],
-    )
+    ).config
     assert (config.model.model_path, config.server.port, config.cache.disable_radix_cache) == ("m", 123, True)
     assert (config.cache.mem_fraction_static, config.model.dtype) == (0.25, "float16")
     assert config.scheduler == RuntimeConfig(model=config.model).scheduler
@@ -34,7 +35,7 @@ def test_flags_reach_their_sections() -> None:
 
 def test_an_option_is_known_by_its_old_name_too() -> None:
     for flag in ("--disable-grammar-disk-cache", "--disable-outlines-disk-cache"):
-        assert parse_flags("sgl serve", ["--model-path", "m", flag]).grammar.disable_grammar_disk_cache
+        assert parse_options("sgl serve", ["--model-path", "m", flag]).config.grammar.disable_grammar_disk_cache
     assert build_config({"model_path": "m", "disable_outlines_disk_cache": True}).grammar.disable_grammar_disk_cache
 
 
@@ -64,7 +65,7 @@ def test_wrong_flags_end_with_code_2_and_one_sentence(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
-        parse_flags("sgl serve", arguments)
+        parse_options("sgl serve", arguments)
     said = capsys.readouterr().err
     assert caught.value.code == 2
     assert sentence in said

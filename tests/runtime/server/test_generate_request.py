@@ -4,7 +4,7 @@ import pytest
 
 from sgl_runtime.errors import ContextLengthError, InvalidRequestError
 from sgl_runtime.server.generate_request import parse_generate
-from sgl_runtime.server.tokenizer_manager import resolve_max_new_tokens
+from sgl_runtime.server.generation_prompts import resolve_max_new_tokens
 
 WRONG = [
     (None, None, "body is null"),

@@ -62,7 +62,7 @@ def test_pulse_beats_while_a_turn_lasts_and_stops_when_it_lasts_too_long() -> No
         beats.append(heartbeat)
         first.set()
 
-    pulse = Pulse(send)
+    pulse = Pulse(send, max_turn_s=60.0)
     pulse.start()
     assert first.wait(10)
     pulse.stop()

@@ -1,0 +1,1 @@
+"""`sgl chat`: a conversation with a served model in the terminal."""

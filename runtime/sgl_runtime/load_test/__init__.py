@@ -1,0 +1,1 @@
+"""`sgl bench serve`: load for a running server, and what its clients see of it."""
