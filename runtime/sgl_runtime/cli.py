@@ -9,6 +9,7 @@ from sgl_runtime.version import distribution_version
 
 # Name -> (import path of a function that takes the arguments and returns the exit code, one line of help).
 COMMANDS = {
+    "batch": ("sgl_runtime.batch_command.command:main", "answer the requests of a file"),
     "bench": ("sgl_runtime.load_test.command:main", "measure a running server"),
     "chat": ("sgl_runtime.chat_client.command:main", "chat with a served model"),
     "demo": ("sgl_runtime.demo.command:main", "run three example programs on a small real model"),

@@ -31,6 +31,7 @@ from sgl_runtime.scheduler.sessions import Sessions
 from sgl_runtime.scheduler.slot_ledger import SlotLedger
 from sgl_runtime.scheduler.stats import SchedulerStats
 from sgl_runtime.scheduler.stop_checker import StopChecker
+from sgl_runtime.tokenizer.no_tokenizer import NoTokenizer
 from sgl_runtime.tokenizer.tokenizer import Tokenizer, load_tokenizer
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
@@ -43,12 +44,12 @@ class ModelHost:
 
     Attributes:
         source: The files.
-        tokenizer: The served tokenizer.
+        tokenizer: The served tokenizer, or what stands in its place.
         pooling: What a model that generates nothing does with a text; None for one that generates.
     """
 
     source: ModelSource
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | NoTokenizer
     pooling: PoolingInfo | None = None
 
     @classmethod
@@ -62,6 +63,8 @@ class ModelHost:
         # The config is read before the tokenizer, whose loading reads it too and tells what is wrong with it worse.
         pooling = read_pooling(source, config.model)
         logger.info("model found path=%s architecture=%s", source.files.path, source.outline.architecture)
+        if config.model.skip_tokenizer_init:
+            return cls(source, NoTokenizer(source.outline.vocab_size), pooling)
         tokenizer = load_tokenizer(
             source, tokenizer_path=config.model.tokenizer_path, chat_template=config.server.chat_template
         )

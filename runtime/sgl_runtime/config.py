@@ -72,6 +72,7 @@ class ModelSection:
     Attributes:
         model_path: `smollm2`, a folder, a `.gguf` file, or a hub id (owner/name).
         tokenizer_path: Folder of the tokenizer; the model's by default.
+        skip_tokenizer_init: Load no tokenizer: requests bring token ids, and get token ids.
         revision: Branch, tag or commit of a hub id.
         load_format: auto reads the model's files; dummy makes up random weights, to measure speed.
         dtype: Type of the weights in memory; auto takes float32 on a CPU, bfloat16 on a GPU.
@@ -83,6 +84,7 @@ class ModelSection:
 
     model_path: str
     tokenizer_path: str | None = None
+    skip_tokenizer_init: bool = False
     revision: str | None = None
     load_format: Literal["auto", "dummy"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"

@@ -1,7 +1,6 @@
 """The fields of RuntimeConfig as options: for `start_options`, and for the keyword arguments of `Engine`."""
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
@@ -10,10 +9,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from sgl_runtime.config import RuntimeConfig
+from sgl_runtime.docstring_attributes import read_attributes
 from sgl_runtime.errors import ConfigError
 from sgl_runtime.foreign_options import OTHER_NAMES, is_foreign, note_foreign
-
-_ATTRIBUTE = re.compile(r"^ {8}(\w+): (.*)$")
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ def config_flags() -> list[ConfigFlag]:
     for section, section_type in get_type_hints(RuntimeConfig).items():
         assert is_dataclass(section_type)
         hints = get_type_hints(section_type)
-        summary, helps = _read_docstring(section_type.__doc__ or "")
+        summary, helps = read_attributes(section_type.__doc__ or "")
         flags.extend(
             ConfigFlag(section, summary, field.name, hints[field.name], field.default, helps[field.name])
             for field in fields(section_type)
@@ -159,17 +157,3 @@ def nearest(name: str, known: list[str]) -> str:
     """A hint at the name that was probably meant; empty where none is near."""
     near = difflib.get_close_matches(name.partition("=")[0], known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
-
-
-def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """First line of a class's docstring, and the help of each of its attributes."""
-    helps: dict[str, str] = {}
-    name = None
-    for line in text.splitlines():
-        begun = _ATTRIBUTE.match(line)
-        if begun is not None:
-            name = begun.group(1)
-            helps[name] = begun.group(2)
-        elif name is not None and line.strip():
-            helps[name] += " " + line.strip()
-    return text.strip().splitlines()[0], helps

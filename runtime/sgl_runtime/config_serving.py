@@ -129,8 +129,8 @@ class LogConfig:
         decode_log_interval: Decode passes between two log lines of the scheduler.
         dump_requests_folder: Folder to which requests and replies are written, for `sgl replay`.
         dump_requests_threshold: Requests in one file of that folder.
-        request_history: Requests that are kept in memory for the web page's inspector; 0 keeps those alone that the page
-            itself sent.
+        request_history: Requests that are kept in memory for the web page's inspector; 0 keeps those alone that the
+            page itself sent.
         crash_dump_folder: Folder to which the requests of the last five minutes are written when the server fails.
         otlp_traces_endpoint: URL to which OpenTelemetry traces are sent, as in http://localhost:4318/v1/traces.
     """

@@ -6,17 +6,20 @@ sockets, and no child processes but those that compile large grammars.
 
 import atexit
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from threading import Event, Thread
-from typing import Any
+from typing import Any, TypeVar
+
+from starlette.types import ASGIApp
 
 from sgl_runtime.config_flags import build_config
 from sgl_runtime.detokenizer.detokenizer import Detokenizer
 from sgl_runtime.errors import OverloadedError, SglRuntimeError
-from sgl_runtime.ipc.messages import DetokenizerOutput, Heartbeat, SchedulerInput, SchedulerOutput
+from sgl_runtime.ipc.messages import DetokenizerOutput, SchedulerInput, SchedulerOutput
 from sgl_runtime.ipc.thread_inbox import ThreadInbox
+from sgl_runtime.server.app import create_app
 from sgl_runtime.server.native_api import NativeApi
 from sgl_runtime.server.request_books import RequestBooks
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
@@ -27,6 +30,8 @@ from sgl_runtime.serving.scheduler_loop import SchedulerLoop
 from sgl_runtime.serving.served_model import effective_settings, served_model_info
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -73,7 +78,10 @@ class Engine:
         settings = effective_settings(config, parts.facts)
         self._api = NativeApi(self._manager, settings, self._books, grammar=config.grammar)
         self._background = BackgroundLoop("sgl api")
-        self._pulse = Pulse(self._deliver_heartbeat, max_turn_s=config.connections.watchdog_timeout)
+        self._pulse = Pulse(
+            lambda heartbeat: self._background.call_soon(self._manager.deliver, [heartbeat]),
+            max_turn_s=config.connections.watchdog_timeout,
+        )
         self._stopped = Event()
         self._pulse.start()
         loop.set_result(
@@ -195,6 +203,18 @@ class Engine:
         async for reply in self._background.iterate(self._api.stream(path, payload)):
             yield reply
 
+    def run_with_application(self, work: Callable[[ASGIApp], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine that asks this engine over HTTP, without a socket; an interrupt cancels it.
+
+        Args:
+            work: Is given the application that a server would have.
+
+        Returns:
+            Its result.
+        """
+        self._check_open()
+        return self._background.result(work(create_app(self._api, has_web=False)))
+
     def flush_cache(self) -> dict[str, Any]:
         """Empty the prefix cache; refused while requests run."""
         reply: dict[str, Any] = self.call_and_wait("/flush_cache")
@@ -268,9 +288,6 @@ class Engine:
             outputs.extend(self._detokenizer.accept(message))
         if outputs:
             self._background.call_soon(self._manager.deliver, outputs)
-
-    def _deliver_heartbeat(self, heartbeat: Heartbeat) -> None:
-        self._background.call_soon(self._manager.deliver, [heartbeat])
 
 
 def _payload(

@@ -58,6 +58,13 @@ class InvalidRequestError(SglRuntimeError):
     code = "invalid_request"
 
 
+class NotFoundError(InvalidRequestError):
+    """What the path names does not exist, or not any more."""
+
+    status = 404
+    code = "not_found"
+
+
 class AuthenticationError(InvalidRequestError):
     """The request brings no key, or one that does not open its path."""
 

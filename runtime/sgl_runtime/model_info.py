@@ -64,6 +64,7 @@ class ModelInfo:
         vocab_size: Ids from 0 to one below this may stand in a prompt.
         eos_token_ids: Ids that end an output.
         bos_token_id: Beginning-of-sequence id, None where there is none.
+        has_tokenizer: Whether requests may bring and get text.
         has_chat_template: Whether chat requests can be served.
         reasoning_parser: How the model marks its thinking; None where nobody has said.
         tool_call_parser: Name of the format in which it writes tool calls; None where it is not known.
@@ -79,6 +80,7 @@ class ModelInfo:
     vocab_size: int
     eos_token_ids: list[int]
     bos_token_id: int | None
+    has_tokenizer: bool
     has_chat_template: bool
     reasoning_parser: ReasoningMarks | None
     tool_call_parser: str | None

@@ -5,7 +5,7 @@ The same fields, names and ranges as the `sampling_params` object of a native re
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -116,10 +116,10 @@ class SamplingParams:
             raise reject(path, data, "an object")
         values: dict[str, Any] = {}
         for name, value in data.items():
-            check = _CHECKS.get(name)
+            check = SAMPLING_CHECKS.get(name)
             if check is None:
-                known = ", ".join(_CHECKS)
-                raise InvalidRequestError(f"{path}.{name} is not a known field; known: {known}", param=f"{path}.{name}")
+                shown, known = f"{path}.{name[:80]}", ", ".join(SAMPLING_CHECKS)
+                raise InvalidRequestError(f"{shown} is not a known field; known: {known}", param=shown)
             if value is not None:
                 values[name] = check(f"{path}.{name}", value)
         chosen = [name for name in GRAMMAR_KINDS if name in values]
@@ -160,24 +160,45 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _integer(low: int, high: int, *, also: int | None = None) -> Check:
-    allowed = f"an integer from {low} to {high}" + ("" if also is None else f", or {also}")
+@dataclass(frozen=True)
+class IntegerRange:
+    """Checks integers from `low` to `high`; `also` is allowed besides."""
 
-    def check(path: str, value: Any) -> int:
-        if not _is_int(value) or not (low <= value <= high or value == also):
-            raise reject(path, value, allowed)
+    low: int
+    high: int
+    also: int | None = None
+
+    def __call__(self, path: str, value: Any) -> int:
+        """The integer.
+
+        Raises:
+            InvalidRequestError: it is something else, or outside.
+        """
+        if not _is_int(value) or not (self.low <= value <= self.high or value == self.also):
+            besides = "" if self.also is None else f", or {self.also}"
+            raise reject(path, value, f"an integer from {self.low} to {self.high}{besides}")
         return int(value)
 
-    return check
 
+@dataclass(frozen=True)
+class NumberRange:
+    """Checks numbers from `low` to `high`; with `is_open`, `low` itself is not allowed."""
 
-def _number(allowed: str, accept: Callable[[float], bool]) -> Check:
-    def check(path: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not accept(value):
-            raise reject(path, value, allowed)
+    low: float
+    high: float
+    is_open: bool = False
+
+    def __call__(self, path: str, value: Any) -> float:
+        """The number.
+
+        Raises:
+            InvalidRequestError: it is something else, or outside.
+        """
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not self.low <= value <= self.high or (self.is_open and value == self.low):
+            span = f"above {self.low:g}, at most {self.high:g}" if self.is_open else f"from {self.low:g} to {self.high:g}"
+            raise reject(path, value, f"a number {span}")
         return float(value)
-
-    return check
 
 
 def _boolean(path: str, value: Any) -> bool:
@@ -284,19 +305,19 @@ def _logit_bias(path: str, value: Any) -> tuple[tuple[int, float], ...]:
     return tuple(entries)
 
 
-_CHECKS: dict[str, Check] = {
-    "n": _integer(1, MAX_SAMPLES),
-    "max_new_tokens": _integer(0, 2**31 - 1),
-    "temperature": _number("a number from 0 to 100", lambda x: 0.0 <= x <= 100.0),
-    "top_p": _number("a number above 0, at most 1", lambda x: 0.0 < x <= 1.0),
-    "top_k": _integer(1, 2**31 - 1, also=-1),
-    "min_p": _number("a number from 0 to 1", lambda x: 0.0 <= x <= 1.0),
-    "frequency_penalty": _number("a number from -2 to 2", lambda x: -2.0 <= x <= 2.0),
-    "presence_penalty": _number("a number from -2 to 2", lambda x: -2.0 <= x <= 2.0),
-    "repetition_penalty": _number("a number above 0, at most 10", lambda x: 0.0 < x <= 10.0),
-    "min_new_tokens": _integer(0, 2**31 - 1),
+SAMPLING_CHECKS: Mapping[str, Check] = {
+    "n": IntegerRange(1, MAX_SAMPLES),
+    "max_new_tokens": IntegerRange(0, 2**31 - 1),
+    "temperature": NumberRange(0, 100),
+    "top_p": NumberRange(0, 1, is_open=True),
+    "top_k": IntegerRange(1, 2**31 - 1, also=-1),
+    "min_p": NumberRange(0, 1),
+    "frequency_penalty": NumberRange(-2, 2),
+    "presence_penalty": NumberRange(-2, 2),
+    "repetition_penalty": NumberRange(0, 10, is_open=True),
+    "min_new_tokens": IntegerRange(0, 2**31 - 1),
     "logit_bias": _logit_bias,
-    "sampling_seed": _integer(0, MAX_SEED),
+    "sampling_seed": IntegerRange(0, MAX_SEED),
     "stop": _stops,
     "stop_regex": _stop_regexes,
     "stop_token_ids": _token_ids,
@@ -311,3 +332,4 @@ _CHECKS: dict[str, Check] = {
     "structural_tag": _json_text("a structural tag as an object or as JSON text", types=(dict,)),
     "custom_params": _small_object,
 }
+"""What checks each field, and gives what the record holds."""

@@ -13,6 +13,7 @@ RUNTIME = ROOT / "runtime" / "sgl_runtime"
 LANGUAGE = ROOT / "lang" / "sgl"
 
 LEAVES = {
+    "docstring_attributes",
     "config",
     "config_checks",
     "config_serving",
@@ -48,6 +49,7 @@ RANKS = {
 WIRING = 11
 TORCH_RANKS = range(2, 9)
 LEAF_ORDER = [
+    "docstring_attributes",
     "errors",
     "registry",
     "config_checks",

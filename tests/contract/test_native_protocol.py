@@ -327,6 +327,7 @@ def test_infos(call: Call) -> None:
         "vocab_size": 266,
         "eos_token_ids": [EOS_ID],
         "bos_token_id": BOS_ID,
+        "has_tokenizer": True,
         "has_chat_template": True,
         "reasoning_parser": None,
         "tool_call_parser": None,

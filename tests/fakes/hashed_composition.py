@@ -18,6 +18,8 @@ CONTEXT_LENGTH = 200
 NUM_SLOTS = 600
 # Outputs are lower-case letters and what stands around them.
 NUM_DRAWN = 128
+# Of the model that is called "paced".
+PASS_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ def build_scheduler(config: RuntimeConfig, host: ScriptedHost) -> HashedParts:
         context_length=CONTEXT_LENGTH,
         num_tokens=NUM_DRAWN,
         overlap=True,
+        keeps_batches=False,
+        pass_s=PASS_S if config.model.model_path == "paced" else 0.0,
     )
     cache = replace(config.cache, max_total_tokens=num_slots)
     resolved = replace(config, cache=cache, scheduler=resolve_scheduler(config.scheduler, runs_beside_host=True))

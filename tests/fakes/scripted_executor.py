@@ -5,11 +5,14 @@ given to two requests or a stale prefix changes the output.
 """
 
 from dataclasses import replace
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 
 from sgl_runtime.batch import Alternatives, Batch, LogitEdits, StepOutput
+from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.forward.forward_batch import new_positions
 
 
@@ -36,6 +39,8 @@ class ScriptedExecutor:
         num_tokens: Ids that are drawn, 0 .. num_tokens - 1.
         overlap: Whether the scheduler plans ahead.
         num_host_slots: Slots of the pool in host memory.
+        keeps_batches: Whether all batches are kept for a test to look at; a server would fill its memory with them.
+        pass_s: How long each pass takes.
     """
 
     def __init__(
@@ -47,6 +52,8 @@ class ScriptedExecutor:
         num_tokens: int,
         overlap: bool = False,
         num_host_slots: int = 0,
+        keeps_batches: bool = True,
+        pass_s: float = 0.0,
     ) -> None:
         self.runs_beside_host = overlap
         # As on a device: what was drawn last for each row of the table.
@@ -56,11 +63,16 @@ class ScriptedExecutor:
         self.table = np.zeros((num_rows, context_length), dtype=np.int64)
         self.num_tokens = num_tokens
         self.batches: list[Batch] = []
+        self._keeps_batches = keeps_batches
+        self._pass_s = pass_s
         # What custom processors would have been given.
         self.processor_params: list[dict[str, Any]] = []
 
     def launch(self, batch: Batch) -> "ScriptedStep":
-        self.batches.append(batch)
+        if self._pass_s:
+            Event().wait(self._pass_s)
+        if self._keeps_batches:
+            self.batches.append(batch)
         if batch.stores is not None:
             assert len(set(batch.stores.host_slots.tolist())) == len(batch.stores.host_slots), "a slot stored twice"
             self.host_pool[batch.stores.host_slots] = self.pool[batch.stores.device_slots]
@@ -174,6 +186,12 @@ class ScriptedExecutor:
 
     def forward_seconds(self) -> float:
         return 0.0
+
+    def start_profile(self, folder: Path, **options: Any) -> str:
+        raise InvalidRequestError("there is nothing to profile")
+
+    def stop_profile(self) -> str:
+        raise InvalidRequestError("no profile is being recorded")
 
 
 class ScriptedStep:

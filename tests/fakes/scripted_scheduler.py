@@ -18,6 +18,8 @@ from fakes.byte_tokenizer import EOS_ID, VOCABULARY
 from sgl_runtime.ipc.messages import (
     AbortReply,
     AbortRequest,
+    CacheEventsReply,
+    CacheEventsRequest,
     CloseSessionRequest,
     ContinueRequest,
     ControlReply,
@@ -87,6 +89,8 @@ class ScriptedScheduler:
                 return [FlushCacheReply(request_id=message.request_id, success=not busy, message=text)]
             case OpenSessionRequest() | CloseSessionRequest() | PauseRequest() | ContinueRequest() | ProfileRequest():
                 return [ControlReply(request_id=message.request_id, message="done")]
+            case CacheEventsRequest():
+                return [CacheEventsReply(request_id=message.request_id, page=None)]
             case StatsRequest():
                 stats: dict[str, Any] = {"num_running": len(self.running), "num_waiting": 0, "total_slots": 100}
                 return [StatsReply(request_id=message.request_id, stats=stats)]

@@ -11,6 +11,7 @@ from sgl_runtime.config_flags import build_config
 from sgl_runtime.detokenizer.detokenizer import Detokenizer
 from sgl_runtime.ipc.messages import SchedulerInput, SchedulerOutput
 from sgl_runtime.ipc.thread_inbox import ThreadInbox
+from sgl_runtime.model_info import PoolingInfo
 from sgl_runtime.server.app import create_app
 from sgl_runtime.server.http_server import HttpServer
 from sgl_runtime.server.native_api import NativeApi
@@ -25,8 +26,11 @@ from sgl_runtime.serving.served_model import effective_settings, served_model_in
 class ScriptedServer:
     """Use as a context manager; `url` answers as soon as it is entered."""
 
-    def __init__(self, *, traces: RequestTraces | None = None, **flags: Any) -> None:
+    def __init__(
+        self, *, traces: RequestTraces | None = None, pooling: PoolingInfo | None = None, **flags: Any
+    ) -> None:
         self._traces = traces
+        self._pooling = pooling
         self._config = build_config({"model_path": "scripted", **flags})
         self.scheduler = ScriptedParts().scheduler
         self.tokenizer = ByteTokenizer()
@@ -62,7 +66,7 @@ class ScriptedServer:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        host, facts = ScriptedHost(self.tokenizer), self.facts
+        host, facts = ScriptedHost(self.tokenizer, pooling=self._pooling), self.facts
         self.books = RequestBooks.open(self._config.logs, model_name="scripted", traces=self._traces)
         self.manager = TokenizerManager(
             tokenizer=host.tokenizer,

@@ -230,9 +230,10 @@ def test_the_language_has_the_servers_parameters_and_defaults():
         if name not in ("return_logprob", "max_new_tokens"):
             assert server[name] == value, name
     # What a request says beside its sampling_params.
-    # A state keeps its own tokens, and so needs no session.
-    said_by_the_backend = {"text", "input_ids", "sampling_params", "rid", "stream", "return_text_ids", "session_params"}
-    assert set(REQUEST_FIELDS) | said_by_the_backend == set(SERVER_FIELDS)
+    said_by_the_backend = {"text", "input_ids", "sampling_params", "rid", "stream", "return_text_ids"}
+    # A state keeps its own tokens, and so needs no session; and its prompt is text, which it can be read back as.
+    not_said = {"session_params", "input_embeds"}
+    assert set(REQUEST_FIELDS) | said_by_the_backend | not_said == set(SERVER_FIELDS)
     assert set(get_args(ConstraintKind)) | {"choices"} == set(GRAMMAR_KINDS)
 
 

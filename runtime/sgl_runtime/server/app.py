@@ -8,6 +8,8 @@ from starlette.middleware.cors import CORSMiddleware
 from sgl_runtime.config_serving import AccessConfig, ConnectionConfig
 from sgl_runtime.errors import SglRuntimeError
 from sgl_runtime.server.access import AccessControl
+from sgl_runtime.server.anthropic_api import AnthropicApi
+from sgl_runtime.server.anthropic_routes import anthropic_router
 from sgl_runtime.server.body_limit import BodyLimit
 from sgl_runtime.server.error_boundary import ErrorBoundary
 from sgl_runtime.server.error_reply import error_for_path, error_headers, http_error_body
@@ -19,8 +21,11 @@ from sgl_runtime.server.native_api import NativeApi
 from sgl_runtime.server.native_routes import native_router
 from sgl_runtime.server.openai_api import OpenAIApi
 from sgl_runtime.server.openai_routes import openai_router
+from sgl_runtime.server.openapi.document import openapi_router
 from sgl_runtime.server.request_books import RequestBooks
 from sgl_runtime.server.request_dump import RequestRecorder
+from sgl_runtime.server.responses_api import ResponsesApi
+from sgl_runtime.server.responses_routes import responses_router
 from sgl_runtime.server.web_routes import WebPage
 
 
@@ -57,7 +62,11 @@ def create_app(
         layers.append(Middleware(RequestRecorder, dump=books.dump, left_out=admin_paths))
     app = FastAPI(openapi_url=None, middleware=layers)
     app.include_router(native_router(api))
-    app.include_router(openai_router(OpenAIApi(api.manager)))
+    openai = OpenAIApi(api.manager)
+    app.include_router(openai_router(openai))
+    app.include_router(anthropic_router(AnthropicApi(api.manager, openai.service)))
+    app.include_router(responses_router(ResponsesApi(api.manager, openai.service)))
+    app.include_router(openapi_router(api.paths))
     if books is not None:
         app.include_router(metrics_router(books.metrics, api.manager.questions))
     app.include_router(page.router())

@@ -9,10 +9,10 @@ from sgl_runtime.sampling_params import reject
 from sgl_runtime.server.field_checks import (
     checked_boolean,
     checked_fields,
+    checked_id,
     checked_integer,
     checked_name,
     checked_seconds,
-    checked_text,
 )
 from sgl_runtime.server.generate_request import new_rid
 from sgl_runtime.server.native_path import NativePath
@@ -71,7 +71,7 @@ class ControlPaths:
         abort_all = checked_boolean("abort_all", fields.get("abort_all", False))
         if abort_all == ("rid" in fields):
             raise InvalidRequestError("give either rid or abort_all: true", param="rid")
-        rid = None if abort_all else checked_text("rid", fields["rid"])
+        rid = None if abort_all else checked_id("rid", fields["rid"])
         return {"aborted": await self._manager.abort(rid)}
 
     async def _pause_generation(self, payload: Any) -> dict[str, Any]:
@@ -101,5 +101,5 @@ class ControlPaths:
     async def _close_session(self, payload: Any) -> dict[str, Any]:
         """Forget a session."""
         fields = checked_fields(payload, ("session_id",))
-        session_id = checked_name("session_id", fields.get("session_id"))
+        session_id = checked_id("session_id", fields.get("session_id"))
         return {"success": True, "message": await self._manager.questions.close_session(session_id)}

@@ -13,8 +13,8 @@ from sgl_runtime.server.pending_reply import PendingReply
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
 from sgl_runtime.server.vectors import as_base64, checked_dimensions, embedding
 
-_ENCODE_FIELDS = ("text", "input_ids", "sampling_params", "dimensions", *ENCODE_OPTIONS)
-_EMBEDDINGS_FIELDS = ("input", "encoding_format", "dimensions", *ENCODE_OPTIONS)
+ENCODE_FIELDS = ("text", "input_ids", "sampling_params", "dimensions", *ENCODE_OPTIONS)
+EMBEDDINGS_FIELDS = ("input", "encoding_format", "dimensions", *ENCODE_OPTIONS)
 
 
 class EmbeddingPaths:
@@ -36,7 +36,7 @@ class EmbeddingPaths:
 
     async def _encode(self, payload: Any) -> Any:
         """The vector of a text, or of several."""
-        fields = checked_fields(payload, _ENCODE_FIELDS)
+        fields = checked_fields(payload, ENCODE_FIELDS)
         pooling = required_pooling(self._manager.model_info)
         given = [name for name in ("text", "input_ids") if name in fields]
         if len(given) != 1:
@@ -56,7 +56,7 @@ class EmbeddingPaths:
 
     async def _embeddings(self, payload: Any) -> dict[str, Any]:
         """Embeddings of texts or token ids, as OpenAI's clients ask for them."""
-        fields = checked_fields(payload, _EMBEDDINGS_FIELDS)
+        fields = checked_fields(payload, EMBEDDINGS_FIELDS)
         info = self._manager.model_info
         pooling = required_pooling(info)
         if pooling.labels is not None:

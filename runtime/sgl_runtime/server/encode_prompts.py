@@ -6,6 +6,7 @@ import time
 from sgl_runtime.errors import ContextLengthError, InvalidRequestError
 from sgl_runtime.ipc.messages import TokenizedRequest
 from sgl_runtime.model_info import ModelInfo, PoolingInfo
+from sgl_runtime.sampling_params import reject
 from sgl_runtime.server.encode_request import TO_LIMIT
 from sgl_runtime.server.generate_request import GenerateRequest, PoolingWish
 from sgl_runtime.server.pending_reply import PendingReply
@@ -69,10 +70,7 @@ class EncodePrompts:
     def _given_ids(self, ids: list[int] | None, wish: PoolingWish) -> WholeText:
         for position, token_id in enumerate(ids or ()):
             if not 0 <= token_id < self._info.vocab_size:
-                path = f"{wish.field}[{position}]"
-                raise InvalidRequestError(
-                    f"{path} is {token_id}; it must be from 0 to {self._info.vocab_size - 1}", param=path
-                )
+                raise reject(f"{wish.field}[{position}]", token_id, f"from 0 to {self._info.vocab_size - 1}")
         return WholeText(ids or [], -1)
 
     async def _encode(self, text: str, wish: PoolingWish, *, max_length: int | None) -> WholeText:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.sampling_params import SamplingParams, reject
-from sgl_runtime.server.field_checks import MAX_INTEGER, checked_integer, checked_name, checked_text, is_int, token_ids
+from sgl_runtime.server.field_checks import MAX_INTEGER, checked_id, checked_integer, checked_text, is_int, token_ids
 from sgl_runtime.server.generate_request import GenerateRequest, PoolingWish, new_rid
 
 ENCODE_OPTIONS = ("model", "user", "rid", "priority", "truncate_prompt_tokens")
@@ -107,7 +107,7 @@ def _rids(value: Any, count: int) -> list[str]:
     rids = value if isinstance(value, list) else [value]
     if len(rids) != count:
         raise InvalidRequestError(f"rid gives {len(rids)} ids; the body holds {count} inputs", param="rid")
-    names = [checked_name(f"rid[{index}]" if rids is value else "rid", rid) for index, rid in enumerate(rids)]
+    names = [checked_id(f"rid[{index}]" if rids is value else "rid", rid) for index, rid in enumerate(rids)]
     if len(set(names)) < count:
         raise InvalidRequestError("rid names one request twice; each must have its own", param="rid")
     return names

@@ -9,6 +9,12 @@ from sgl_runtime.sampling_params import reject
 MAX_INTEGER = 2**31 - 1
 """Largest number that a field holds where nothing else limits it."""
 
+MAX_ID = 1000
+"""Characters of an id that a client chooses: it travels with every token."""
+
+MAX_SHOWN = 80
+"""Characters of what a client sent that an error repeats."""
+
 
 def checked_fields(payload: Any, known: Sequence[str], *, path: str = "") -> dict[str, Any]:
     """The fields of a JSON object that are not null.
@@ -28,9 +34,8 @@ def checked_fields(payload: Any, known: Sequence[str], *, path: str = "") -> dic
     prefix = f"{path}." if path else ""
     for name in payload:
         if name not in known:
-            raise InvalidRequestError(
-                f"{prefix}{name} is not a known field; known: {', '.join(known)}", param=f"{prefix}{name}"
-            )
+            shown = f"{prefix}{name[:MAX_SHOWN]}"
+            raise InvalidRequestError(f"{shown} is not a known field; known: {', '.join(known)}", param=shown)
     return {name: value for name, value in payload.items() if value is not None}
 
 
@@ -98,6 +103,18 @@ def checked_name(path: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise reject(path, value, "a non-empty string")
     return checked_text(path, value)
+
+
+def checked_id(path: str, value: Any) -> str:
+    """A name of a request or session.
+
+    Raises:
+        InvalidRequestError: it is something else, or too long.
+    """
+    text = checked_name(path, value)
+    if len(text) > MAX_ID:
+        raise InvalidRequestError(f"{path} has {len(text)} characters; at most {MAX_ID} are taken", param=path)
+    return text
 
 
 def token_ids(path: str, value: Any) -> list[int]:

@@ -12,7 +12,7 @@ from sgl_runtime.sampling_params import SamplingParams, reject
 from sgl_runtime.server.field_checks import (
     checked_boolean,
     checked_fields,
-    checked_name,
+    checked_id,
     checked_text,
     is_int,
     kind_of,
@@ -232,7 +232,7 @@ def _prompt(path: str, text: Any, input_ids: Any, embeds: Any, sampling: Any, ri
         "input_ids": None if input_ids is None else token_ids(f"{path}input_ids", input_ids),
         "input_embeds": None if embeds is None else checked_embeds(f"{path}input_embeds", embeds),
         "sampling": _sampling(f"{path}sampling_params", sampling),
-        "client_rid": new_rid() if rid is None else checked_name(f"{path}rid", rid),
+        "client_rid": new_rid() if rid is None else checked_id(f"{path}rid", rid),
     }
 
 

@@ -10,11 +10,14 @@ from sgl_runtime.errors import ContextLengthError, InvalidRequestError
 from sgl_runtime.ipc.messages import TokenizedRequest
 from sgl_runtime.ipc.request_parts import FloatRows, LogitProcessorCall
 from sgl_runtime.model_info import ModelInfo
+from sgl_runtime.sampling_params import reject
 from sgl_runtime.server.encode_prompts import check_generates
+from sgl_runtime.server.field_checks import MAX_SHOWN
 from sgl_runtime.server.generate_request import GenerateRequest
 from sgl_runtime.server.pending_reply import PendingReply
 from sgl_runtime.server.stop_regex_compiler import StopRegexCompiler
 from sgl_runtime.server.text_encoder import TextEncoder
+from sgl_runtime.tokenizer.no_tokenizer import REASON
 
 
 class GenerationPrompts:
@@ -56,6 +59,8 @@ class GenerationPrompts:
         self._check_ids(request)
         self._check_width(request)
         check_features(request, self._features)
+        if not self._info.has_tokenizer:
+            check_needs_no_text(request)
         if text_ids is None:
             text = request.text
             text_ids = [] if text is None else await self._texts.encode(text, add_bos=request.input_ids is None)
@@ -127,8 +132,7 @@ class GenerationPrompts:
         size = self._info.vocab_size
         for position, token_id in enumerate(request.input_ids or ()):
             if not 0 <= token_id < size:
-                path = f"{request.path}input_ids[{position}]"
-                raise InvalidRequestError(f"{path} is {token_id}; it must be from 0 to {size - 1}", param=path)
+                raise reject(f"{request.path}input_ids[{position}]", token_id, f"from 0 to {size - 1}")
         for name, ids in (
             ("sampling_params.stop_token_ids", request.sampling.stop_token_ids),
             ("sampling_params.logit_bias", [token_id for token_id, _ in request.sampling.logit_bias]),
@@ -137,7 +141,28 @@ class GenerationPrompts:
             for token_id in ids:
                 if not 0 <= token_id < size:
                     path = f"{request.path}{name}"
-                    raise InvalidRequestError(f"{path} holds {token_id}; ids go from 0 to {size - 1}", param=path)
+                    shown = str(token_id)[:MAX_SHOWN]
+                    raise InvalidRequestError(f"{path} holds {shown}; ids go from 0 to {size - 1}", param=path)
+
+
+def check_needs_no_text(request: GenerateRequest) -> None:
+    """See that a request does without a tokenizer.
+
+    Raises:
+        InvalidRequestError: it brings text, or asks for something that is made of text.
+    """
+    sampling = request.sampling
+    needs = {
+        "text": request.text is not None,
+        "return_text_in_logprobs": request.return_text_in_logprobs,
+        "sampling_params.stop": bool(sampling.stop),
+        "sampling_params.stop_regex": bool(sampling.stop_regex),
+        f"sampling_params.{sampling.grammar_kind}": sampling.grammar_kind is not None,
+    }
+    for name, is_needed in needs.items():
+        if is_needed:
+            path = f"{request.path}{name}"
+            raise InvalidRequestError(f"{path} needs a tokenizer; {REASON}", param=path)
 
 
 def check_features(request: GenerateRequest, features: FeatureConfig) -> None:
@@ -162,7 +187,8 @@ def check_features(request: GenerateRequest, features: FeatureConfig) -> None:
             known = sorted(logit_processor_paths(features.custom_logit_processor))
             if name not in known:
                 raise InvalidRequestError(
-                    f"{path} is {name!r}; the server was started with {', '.join(known) or 'none'}", param=path
+                    f"{path} is {name[:MAX_SHOWN]!r}; the server was started with {', '.join(known) or 'none'}",
+                    param=path,
                 )
         case None if request.sampling.custom_params is not None:
             path = f"{request.path}sampling_params.custom_params"

@@ -1,6 +1,7 @@
 """GrammarChecker: tells whether a constraint would be enforced, in processes that can be ended whatever they do."""
 
 import asyncio
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,6 @@ from typing import Any
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError, OverloadedError
 from sgl_runtime.grammar.base import GrammarSpec
-from sgl_runtime.grammar.budget import BudgetError
 from sgl_runtime.grammar.compile_workers import CompileWorkers
 from sgl_runtime.grammar.constraint_check import place_of
 from sgl_runtime.grammar.worker_setup import WorkerSetup
@@ -63,6 +63,7 @@ class GrammarChecker:
     """
 
     def __init__(self, config: GrammarConfig) -> None:
+        self._allowed_s = config.grammar_compile_timeout
         config = replace(
             config,
             grammar_compile_timeout=min(config.grammar_compile_timeout, TIMEOUT_S),
@@ -100,13 +101,17 @@ class GrammarChecker:
         work = self._threads.submit(slot.run, spec)
         loop = asyncio.get_running_loop()
         work.add_done_callback(lambda done: loop.call_soon_threadsafe(self._give_back, slot))
+        begin = time.monotonic()
         try:
-            return await asyncio.shield(asyncio.wrap_future(work))
+            reply = await asyncio.shield(asyncio.wrap_future(work))
         except GrammarError as error:
-            return _refusal(error)
+            reply = _refusal(error)
         except asyncio.CancelledError:
             self._end_soon(slot, work)
             raise
+        if not reply["valid"] and self._allowed_s > TIMEOUT_S <= time.monotonic() - begin:
+            reply["note"] = f"a check ends after {TIMEOUT_S:g} seconds; a request may take {self._allowed_s:g}"
+        return reply
 
     async def close(self) -> None:
         """End what runs, and the processes."""
@@ -144,14 +149,12 @@ class GrammarChecker:
 
 def _refusal(error: GrammarError) -> dict[str, Any]:
     """The reply where the check itself was ended: past its time or memory, or by a crash."""
-    hint = "; a request may take longer" if isinstance(error, BudgetError) else ""
-    message = f"{error.message}{hint}"
-    place = place_of(message)
+    place = place_of(error.message)
     return {
         "valid": False,
-        "message": message,
+        "message": error.message,
         "place": place,
-        "problems": [{"message": message, "place": place}],
+        "problems": [{"message": error.message, "place": place}],
         "backend": None,
         "note": None,
         "states": None,

@@ -84,7 +84,7 @@ def _text_part(path: str, part: Any) -> str:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in _OTHER_PARTS:
         raise InvalidRequestError(f"{path} is of type {kind}; the served model takes text alone", param=path)
-    if kind not in _TEXT_PARTS:
+    if not isinstance(kind, str) or kind not in _TEXT_PARTS:
         raise reject(path, part, 'an object {"type": "text", "text": "..."}')
     field = _TEXT_PARTS[kind]
     return checked_text(f"{path}.{field}", part.get(field))

@@ -13,6 +13,8 @@ from sgl_runtime.server.openai_fields import (
     StreamUsage,
     checked_body,
     checked_num_top,
+    checked_variables,
+    effort_variables,
     native_options,
     native_sampling,
     read_constraint,
@@ -47,7 +49,6 @@ _REFUSED = {
     "web_search_options": "the server searches nothing",
     "moderation": "the server moderates nothing",
 }
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,18 +122,8 @@ def parse_chat(payload: Any) -> OpenAIChatBody:
 
 
 def _template(fields: dict[str, Any]) -> TemplateOptions:
-    variables: dict[str, Any] = {}
-    effort = fields.get("reasoning_effort")
-    if effort is not None:
-        if effort not in _EFFORTS:
-            raise reject("reasoning_effort", effort, f"one of {', '.join(_EFFORTS)}")
-        variables["reasoning_effort"] = effort
-        if effort == "none":
-            # The names by which templates turn thinking off.
-            variables |= {"enable_thinking": False, "thinking": False}
-    given = fields.get("chat_template_kwargs", {})
-    if not isinstance(given, dict):
-        raise reject("chat_template_kwargs", given, "an object")
+    variables = effort_variables("reasoning_effort", fields.get("reasoning_effort"))
+    given = checked_variables(fields)
     documents = fields.get("documents")
     if documents is not None and not isinstance(documents, list):
         raise reject("documents", documents, "a list of documents")

@@ -43,7 +43,7 @@ NATIVE = {
     "lora_path": "lora_path",
 }
 # What a client may say to a service, and what a server of one model has no use for.
-_WITHOUT_EFFECT = (
+WITHOUT_EFFECT = (
     "user",
     "metadata",
     "store",
@@ -64,9 +64,11 @@ COMMON = (
     *_CONSTRAINTS,
     *NATIVE,
     *SAMPLING,
-    *_WITHOUT_EFFECT,
+    *WITHOUT_EFFECT,
 )
 MAX_TOP_LOGPROBS = 20
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 _REFUSED = {
     "guided_json": "give structured_outputs.json instead",
@@ -156,6 +158,40 @@ def read_constraint(fields: Mapping[str, Any]) -> Constraint:
             f"{first} and {str(second).split('.')[0]} both constrain the output; give one", param=first
         )
     return found[0] if found else Constraint({}, None)
+
+
+def effort_variables(path: str, effort: Any) -> dict[str, Any]:
+    """Variables of the chat template that say how much the model shall think.
+
+    Args:
+        path: The body's field.
+        effort: Its value; None where it is left out.
+
+    Raises:
+        InvalidRequestError: it is none of the words for it.
+    """
+    if effort is None:
+        return {}
+    if effort not in EFFORTS:
+        raise reject(path, effort, f"one of {', '.join(EFFORTS)}")
+    return {"reasoning_effort": effort, **(thinking_variables(wanted=False) if effort == "none" else {})}
+
+
+def checked_variables(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Further variables of the chat template, that a body gives by name.
+
+    Raises:
+        InvalidRequestError: they are no object.
+    """
+    given = fields.get("chat_template_kwargs", {})
+    if not isinstance(given, dict):
+        raise reject("chat_template_kwargs", given, "an object")
+    return given
+
+
+def thinking_variables(*, wanted: bool) -> dict[str, Any]:
+    """Variables by which templates turn thinking on and off."""
+    return {"enable_thinking": wanted, "thinking": wanted}
 
 
 def read_stream_usage(stream_options: Any, *, stream: bool) -> StreamUsage:

@@ -1,6 +1,6 @@
 """Names of fields in errors, as the body of an OpenAI path has them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from sgl_runtime.errors import InvalidRequestError
@@ -16,13 +16,20 @@ _LAST_NAMES = (("sampling_params.", ""), ("extra_key", "cache_salt"))
 
 
 @contextmanager
-def openai_names(*, prompt: str, constraint: str | None = None, limit: str = "max_tokens") -> Iterator[None]:
+def openai_names(
+    *,
+    prompt: str,
+    constraint: str | None = None,
+    limit: str = "max_tokens",
+    others: Sequence[tuple[str, str]] = (),
+) -> Iterator[None]:
     """Name fields in errors as the body names them.
 
     Args:
         prompt: The body's field that holds the prompt.
         constraint: The one that constrains the output, where it is not called as natively.
         limit: The one that limits the output.
+        others: Further native names, each with that of the body.
     """
     try:
         yield
@@ -32,7 +39,7 @@ def openai_names(*, prompt: str, constraint: str | None = None, limit: str = "ma
         param = error.param.replace("input_ids", prompt)
         param = f"{param.removesuffix('text')}{prompt}" if param.endswith("text") else param
         constraints = [(f"sampling_params.{kind}", constraint) for kind in GRAMMAR_KINDS if constraint is not None]
-        for native, name in (*_NATIVE_NAMES, *constraints, *_LAST_NAMES):
+        for native, name in (*others, *_NATIVE_NAMES, *constraints, *_LAST_NAMES):
             param = param.replace(native, limit if name == "max_tokens" else name)
         message = error.message
         if message.startswith(error.param):

@@ -138,20 +138,21 @@ class ChatShape:
                 delta["content"] = ""
         return {"index": index, "delta": delta, **self._rest(tokens, finish)}
 
-    def _rest(self, tokens: list[Update], finish: ChatFinish | None) -> dict[str, Any]:
-        entries = [entry for update in tokens for entry in self._logprobs(update)] if self._wants_logprobs else []
-        return {
-            "logprobs": {"content": entries, "refusal": None} if self._wants_logprobs else None,
-            "finish_reason": None if finish is None else finish.reason,
-        }
-
-    def _logprobs(self, update: Update) -> list[dict[str, Any]]:
+    def token_entries(self, update: Update) -> list[dict[str, Any]]:
+        """Log probabilities of the tokens of an update."""
         entries = []
         for place, (token_id, logprob) in enumerate(zip(update.ids, update.logprobs, strict=True)):
             others = update.alternatives[place] if self._num_top else None
             shown = [self._entry(other_id, value) for value, other_id in (others.top if others else ())]
             entries.append({**self._entry(token_id, logprob), "top_logprobs": shown})
         return entries
+
+    def _rest(self, tokens: list[Update], finish: ChatFinish | None) -> dict[str, Any]:
+        entries = [entry for update in tokens for entry in self.token_entries(update)] if self._wants_logprobs else []
+        return {
+            "logprobs": {"content": entries, "refusal": None} if self._wants_logprobs else None,
+            "finish_reason": None if finish is None else finish.reason,
+        }
 
     def _entry(self, token_id: int, logprob: float | None) -> dict[str, Any]:
         return {

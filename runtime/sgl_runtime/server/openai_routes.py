@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from sgl_runtime.server.error_reply import error_envelope
 from sgl_runtime.server.http_body import json_response, read_json, unless_disconnected
 from sgl_runtime.server.openai_api import OpenAIApi
-from sgl_runtime.server.sse import event_stream
+from sgl_runtime.server.sse import PLAIN_EVENTS, EventForm, event_stream
 
 
 class Prepared(Protocol):
@@ -31,19 +31,24 @@ class Endpoint(Protocol[P]):
     async def reply(self, prepared: P) -> dict[str, Any]:
         """The whole reply."""
 
-    def stream(self, prepared: P) -> AsyncGenerator[dict[str, Any], None]:
+    def stream(self, prepared: P) -> AsyncGenerator[Any, None]:
         """The reply in chunks."""
 
 
-async def answer(request: Request, endpoint: Endpoint[P]) -> Response:
+async def answer(request: Request, endpoint: Endpoint[P], form: EventForm = PLAIN_EVENTS) -> Response:
     """The response of an endpoint to an HTTP request.
+
+    Args:
+        request: The request.
+        endpoint: Answers it.
+        form: How a stream is written.
 
     Raises:
         SglRuntimeError: the body is wrong, or the request failed before its reply began.
     """
     prepared = await endpoint.prepare(await read_json(request))
     if prepared.stream:
-        return await event_stream(request.receive, endpoint.stream(prepared))
+        return await event_stream(request.receive, endpoint.stream(prepared), form)
     return json_response(await unless_disconnected(request.receive, endpoint.reply(prepared)))
 
 

@@ -1,6 +1,7 @@
 """Tools and the choice among them, as OpenAI's chat path has them."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from sgl_runtime.errors import InvalidRequestError
@@ -10,7 +11,7 @@ from sgl_runtime.server.field_checks import checked_boolean, checked_fields, che
 
 MAX_TOOLS = 512
 MAX_DEPTH = 100
-"""Most objects and lists that a function's definition may nest."""
+"""Most objects and lists that a definition, or the arguments of a call, may nest."""
 
 _NAME = re.compile(r"[\w.:/-]{1,128}")
 
@@ -21,13 +22,29 @@ def checked_tools(value: Any) -> tuple[FunctionTool, ...]:
     Raises:
         InvalidRequestError: something in it is wrong, with its path.
     """
+    return distinct_tools(value, _tool, name_field="function.name")
+
+
+def distinct_tools(
+    value: Any, read: Callable[[str, Any], FunctionTool], *, name_field: str
+) -> tuple[FunctionTool, ...]:
+    """The functions of `tools`, in the form of any API.
+
+    Args:
+        value: The field.
+        read: Reads one of them; it is given its path.
+        name_field: Where in it its name stands.
+
+    Raises:
+        InvalidRequestError: something in it is wrong, with its path.
+    """
     if not isinstance(value, list) or len(value) > MAX_TOOLS:
         raise reject("tools", value, f"a list of at most {MAX_TOOLS} tools")
-    tools = tuple(_tool(f"tools[{index}]", tool) for index, tool in enumerate(value))
+    tools = tuple(read(f"tools[{index}]", tool) for index, tool in enumerate(value))
     names: set[str] = set()
     for index, tool in enumerate(tools):
         if tool.name in names:
-            path = f"tools[{index}].function.name"
+            path = f"tools[{index}].{name_field}"
             raise InvalidRequestError(f"{path} is {tool.name!r}, as that of another function", param=path)
         names.add(tool.name)
     return tools
@@ -49,8 +66,7 @@ def checked_function(path: str, value: Any) -> FunctionTool:
     parameters = value.get("parameters")
     if parameters is not None and not isinstance(parameters, dict):
         raise reject(f"{path}.parameters", parameters, "a JSON Schema as an object")
-    if _is_deeper(value, MAX_DEPTH):
-        raise InvalidRequestError(f"{path} nests more than {MAX_DEPTH} objects and lists", param=path)
+    check_depth(path, value)
     strict = value.get("strict")
     return FunctionTool(
         name=name,
@@ -84,7 +100,7 @@ def checked_tool_choice(value: Any, tools: tuple[FunctionTool, ...], *, parallel
     if not isinstance(value, dict):
         raise reject("tool_choice", value, allowed)
     if value.get("type") == "function":
-        name = _named("tool_choice.function", value.get("function"), tools)
+        name = named_function("tool_choice.function", value.get("function"), tools)
         return ToolChoice(mode="required", names=(name,), is_one_call=True)
     if value.get("type") != "allowed_tools":
         raise reject("tool_choice.type", value.get("type"), '"function" or "allowed_tools"')
@@ -96,10 +112,44 @@ def checked_tool_choice(value: Any, tools: tuple[FunctionTool, ...], *, parallel
     if not isinstance(listed, list) or not listed:
         raise reject(f"{path}.tools", listed, "a non-empty list of functions")
     names = tuple(
-        _named(f"{path}.tools[{index}].function", tool.get("function") if isinstance(tool, dict) else None, tools)
+        named_function(
+            f"{path}.tools[{index}].function", tool.get("function") if isinstance(tool, dict) else None, tools
+        )
         for index, tool in enumerate(listed)
     )
     return ToolChoice(mode=mode, names=names, is_one_call=is_one_call)
+
+
+def named_function(path: str, value: Any, tools: tuple[FunctionTool, ...]) -> str:
+    """The name of a function that an object names.
+
+    Args:
+        path: Place of the object.
+        value: The object.
+        tools: The functions that there are.
+
+    Raises:
+        InvalidRequestError: it names none of them.
+    """
+    name = value.get("name") if isinstance(value, dict) else None
+    known = [tool.name for tool in tools]
+    if name not in known:
+        raise reject(f"{path}.name", name, f"one of {', '.join(known[:20])}")
+    return str(name)
+
+
+def check_depth(path: str, value: Any) -> None:
+    """See that a value does not nest more than `MAX_DEPTH` objects and lists.
+
+    Raises:
+        InvalidRequestError: it does.
+    """
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        items = [item for outer in level for item in (outer.values() if isinstance(outer, dict) else outer)]
+        level = [item for item in items if isinstance(item, dict | list)]
+    if level:
+        raise InvalidRequestError(f"{path} nests more than {MAX_DEPTH} objects and lists", param=path)
 
 
 def _tool(path: str, value: Any) -> FunctionTool:
@@ -108,20 +158,3 @@ def _tool(path: str, value: Any) -> FunctionTool:
     if value.get("type", "function") != "function":
         raise reject(f"{path}.type", value.get("type"), '"function": the server runs no tools of its own')
     return checked_function(f"{path}.function", value.get("function"))
-
-
-def _named(path: str, value: Any, tools: tuple[FunctionTool, ...]) -> str:
-    name = value.get("name") if isinstance(value, dict) else None
-    known = [tool.name for tool in tools]
-    if name not in known:
-        raise reject(f"{path}.name", name, f"one of {', '.join(known[:20])}")
-    return str(name)
-
-
-def _is_deeper(value: Any, limit: int) -> bool:
-    """Whether objects and lists stand in each other more than `limit` deep."""
-    level = [value]
-    for _ in range(limit):
-        items = [item for outer in level for item in (outer.values() if isinstance(outer, dict) else outer)]
-        level = [item for item in items if isinstance(item, dict | list)]
-    return bool(level)

@@ -107,7 +107,7 @@ class PagePaths:
         history = self._books.history
         return {
             "capacity": history.capacity,
-            "running": [summary(record) for record in history.running()],
+            "running": [summary(record) for record in history.running(limit)],
             "ended": [summary(record) for record in history.ended_requests(limit)],
         }
 

@@ -1,9 +1,11 @@
 """RequestHistory: the latest requests, kept in memory for whoever looks into them; bounded in number and in bytes."""
 
+import heapq
 import itertools
 import time
 from array import array
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sgl_runtime.ipc.messages import FinishReason, GrammarReport, TokenizedRequest
@@ -35,7 +37,8 @@ class RequestRecord:
         finish: How it finished; None where it did not.
         prompt_ids: The prompt; empty where it was given as embeddings.
         num_prompt_tokens, cached_tokens: Counts of the prompt.
-        output_ids: What was generated.
+        num_output: How many tokens were generated.
+        output_ids: These; empty in a list of running requests, and so are the other lists of tokens there.
         forced_places: Which of these a grammar left no choice for.
         forced_tokens: How many of these took no pass.
         sampling: Its settings, the constraint among them.
@@ -56,6 +59,7 @@ class RequestRecord:
     prompt_ids: "array[int]"
     num_prompt_tokens: int
     cached_tokens: int
+    num_output: int
     output_ids: "array[int]"
     forced_places: "array[int]"
     forced_tokens: int
@@ -114,32 +118,33 @@ class RequestHistory:
             record = _record(known[0], request, state=reason)
             (self._page if record.is_page else self._others).add(record)
 
-    def running(self) -> list[RequestRecord]:
-        """Requests that have not ended, the latest first."""
-        return [_record(key, request, state="running") for key, request in reversed(self._running.values())]
+    def running(self, limit: int) -> list[RequestRecord]:
+        """The latest that have not ended, without their tokens, the latest first."""
+        latest = itertools.islice(reversed(self._running.values()), limit)
+        return [_record(key, request, state="running", with_tokens=False) for key, request in latest]
 
     def ended_requests(self, limit: int) -> list[RequestRecord]:
         """The latest that have ended, the latest first."""
-        records = sorted((*self._page.records, *self._others.records), key=lambda record: -record.key)
-        return records[:limit]
+        return list(itertools.islice(self._latest(), limit))
 
     def by_key(self, key: int) -> RequestRecord | None:
         """The request of this number; None where it is not kept."""
         for number, request in self._running.values():
             if number == key:
                 return _record(key, request, state="running")
-        return next((record for record in self.ended_requests(len(self)) if record.key == key), None)
+        return next((record for record in self._latest() if record.key == key), None)
 
     def by_rid(self, rid: str) -> RequestRecord | None:
         """The latest request of this rid, or of that of a client; None where there is none."""
         known = self._running.get(rid)
         if known is not None:
             return _record(*known, state="running")
-        found = [record for record in self.ended_requests(len(self)) if rid in (record.rid, record.client_rid)]
+        found = [record for record in self._latest() if rid in (record.rid, record.client_rid)]
         return next((record for record in found if record.rid == rid), found[0] if found else None)
 
-    def __len__(self) -> int:
-        return len(self._page.records) + len(self._others.records)
+    def _latest(self) -> Iterator[RequestRecord]:
+        rings = (reversed(ring.records) for ring in (self._page, self._others))
+        return heapq.merge(*rings, key=lambda record: -(record.time + record.total_s))
 
 
 class _Ring:
@@ -164,9 +169,13 @@ class _Ring:
             self._num_bytes -= self.records.popleft().num_bytes
 
 
-def _record(key: int, request: WatchedRequest, *, state: str) -> RequestRecord:
+def _record(key: int, request: WatchedRequest, *, state: str, with_tokens: bool = True) -> RequestRecord:
     pending, message, last = request.pending, request.message, request.pending.last
     total_s = time.monotonic() - pending.started_at
+
+    def packed(ids: list[int]) -> "array[int]":
+        return array("i", ids if with_tokens else [])
+
     return RequestRecord(
         key=key,
         rid=message.rid,
@@ -177,11 +186,12 @@ def _record(key: int, request: WatchedRequest, *, state: str) -> RequestRecord:
         state=state,
         error=None if pending.error is None else pending.error.message,
         finish=None if last is None else last.finish,
-        prompt_ids=_packed(pending.input_ids if message.input_embeds is None else []),
+        prompt_ids=packed(pending.input_ids if message.input_embeds is None else []),
         num_prompt_tokens=_num_prompt_tokens(message, pending.input_ids),
         cached_tokens=0 if last is None else last.cached_tokens,
-        output_ids=_packed(pending.output_ids),
-        forced_places=_packed(pending.forced_places),
+        num_output=pending.num_output,
+        output_ids=packed(pending.output_ids),
+        forced_places=packed(pending.forced_places),
         forced_tokens=0 if last is None else last.forced_tokens,
         sampling=message.sampling,
         grammar=None if last is None else last.grammar,
@@ -193,7 +203,3 @@ def _record(key: int, request: WatchedRequest, *, state: str) -> RequestRecord:
 
 def _num_prompt_tokens(message: TokenizedRequest, input_ids: list[int]) -> int:
     return message.num_prompt_tokens if message.input_embeds is not None else len(input_ids)
-
-
-def _packed(ids: list[int]) -> "array[int]":
-    return array("i", ids)

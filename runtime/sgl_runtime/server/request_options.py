@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from sgl_runtime.errors import InvalidRequestError
@@ -10,6 +11,7 @@ from sgl_runtime.server.field_checks import (
     MAX_INTEGER,
     checked_boolean,
     checked_fields,
+    checked_id,
     checked_integer,
     checked_name,
     token_ids,
@@ -23,11 +25,21 @@ def _boolean(path: str, value: Any) -> bool:
     return value is not None and checked_boolean(path, value)
 
 
-def _integer(*, low: int, high: int = MAX_INTEGER, default: int) -> Callable[[str, Any], int]:
-    def check(path: str, value: Any) -> int:
-        return default if value is None else checked_integer(path, value, low=low, high=high)
+@dataclass(frozen=True, kw_only=True)
+class IntegerOption:
+    """Checks integers from `low` to `high`; `default` stands for null."""
 
-    return check
+    low: int
+    high: int = MAX_INTEGER
+    default: int
+
+    def __call__(self, path: str, value: Any) -> int:
+        """The integer.
+
+        Raises:
+            InvalidRequestError: it is something else, or outside.
+        """
+        return self.default if value is None else checked_integer(path, value, low=self.low, high=self.high)
 
 
 def _probe_ids(path: str, value: Any) -> tuple[int, ...]:
@@ -45,8 +57,8 @@ def _session_turn(path: str, value: Any) -> SessionTurn | None:
     if offset is not None:
         offset = checked_integer(f"{path}.offset", offset, low=-MAX_INTEGER)
     return SessionTurn(
-        id=checked_name(f"{path}.id", fields.get("id")),
-        rid=checked_name(f"{path}.rid", fields["rid"]) if "rid" in fields else None,
+        id=checked_id(f"{path}.id", fields.get("id")),
+        rid=checked_id(f"{path}.rid", fields["rid"]) if "rid" in fields else None,
         # As clients of sessions know it, an offset of 0 is none.
         offset=offset or None,
         replace=checked_boolean(f"{path}.replace", fields.get("replace", False)),
@@ -73,12 +85,12 @@ def _logit_processor(path: str, value: Any) -> LogitProcessorCall | None:
 
 OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "return_logprob": _boolean,
-    "logprob_start_len": _integer(low=-1, default=-1),
-    "top_logprobs_num": _integer(low=0, high=MAX_TOP_LOGPROBS, default=0),
+    "logprob_start_len": IntegerOption(low=-1, default=-1),
+    "top_logprobs_num": IntegerOption(low=0, high=MAX_TOP_LOGPROBS, default=0),
     "token_ids_logprob": _probe_ids,
     "extra_key": lambda path, value: None if value is None else checked_name(path, value),
     "return_hidden_states": _boolean,
-    "priority": _integer(low=-MAX_INTEGER, default=0),
+    "priority": IntegerOption(low=-MAX_INTEGER, default=0),
     "session_params": _session_turn,
     "custom_logit_processor": _logit_processor,
 }

@@ -20,7 +20,7 @@ def summary(record: RequestRecord) -> dict[str, Any]:
         "state": record.state,
         "prompt_tokens": record.num_prompt_tokens,
         "cached_tokens": record.cached_tokens,
-        "completion_tokens": len(record.output_ids),
+        "completion_tokens": record.num_output,
         "constraint": record.sampling.grammar_kind,
         "seconds": record.total_s,
     }

@@ -18,9 +18,9 @@ from sgl_runtime.server.scoring_labels import LABEL_FIELDS, score_labels
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
 from sgl_runtime.server.vectors import normed, probabilities, raw_vector
 
-_RERANK_FIELDS = ("query", "documents", "top_n", "return_documents", *ENCODE_OPTIONS)
-_CLASSIFY_FIELDS = ("input", *ENCODE_OPTIONS)
-_PAIR_FIELDS = ("text_1", "text_2", *ENCODE_OPTIONS)
+RERANK_FIELDS = ("query", "documents", "top_n", "return_documents", *ENCODE_OPTIONS)
+CLASSIFY_FIELDS = ("input", *ENCODE_OPTIONS)
+PAIR_FIELDS = ("text_1", "text_2", *ENCODE_OPTIONS)
 
 
 class ScoringPaths:
@@ -47,7 +47,7 @@ class ScoringPaths:
 
     async def _rerank(self, payload: Any) -> dict[str, Any]:
         """Documents in the order of their relevance to a query."""
-        fields = checked_fields(payload, _RERANK_FIELDS)
+        fields = checked_fields(payload, RERANK_FIELDS)
         query = checked_input_text("query", fields.get("query"))
         given = fields.get("documents")
         if not isinstance(given, list) or not given:
@@ -77,7 +77,7 @@ class ScoringPaths:
 
     async def _classify(self, payload: Any) -> dict[str, Any]:
         """What a text is, by the labels of the served model."""
-        fields = checked_fields(payload, _CLASSIFY_FIELDS)
+        fields = checked_fields(payload, CLASSIFY_FIELDS)
         pooling = required_pooling(self._manager.model_info)
         if pooling.labels is None:
             raise InvalidRequestError("the served model has no labels; /v1/embeddings gives its vectors")
@@ -92,7 +92,7 @@ class ScoringPaths:
         """How alike texts are (text_1, text_2), or how likely a token follows (query, items, label_token_ids)."""
         if isinstance(payload, dict) and payload.keys() & set(LABEL_FIELDS):
             return await score_labels(self._manager, payload)
-        fields = checked_fields(payload, _PAIR_FIELDS)
+        fields = checked_fields(payload, PAIR_FIELDS)
         first, second = (_texts(name, fields.get(name)) for name in ("text_1", "text_2"))
         names = [_names("text_1", fields["text_1"]), _names("text_2", fields["text_2"])]
         if len(first) == 1:

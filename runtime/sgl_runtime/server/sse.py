@@ -1,8 +1,9 @@
 """Server-sent events: a stream of JSON objects as one HTTP response."""
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -10,12 +11,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from sgl_runtime.errors import RequestAbortedError, SglRuntimeError
-from sgl_runtime.server.error_reply import error_object
+from sgl_runtime.server.error_reply import error_object, internal_error
 from sgl_runtime.server.http_body import unless_disconnected
 
 logger = logging.getLogger(__name__)
-
-_DONE = b"data: [DONE]\n\n"
 
 
 def event(content: Any) -> bytes:
@@ -23,7 +22,34 @@ def event(content: Any) -> bytes:
     return b"data: " + msgspec.json.encode(content) + b"\n\n"
 
 
-async def event_stream(receive: Receive, replies: AsyncGenerator[Any, None]) -> "EventStream":
+def named_event(content: Any) -> bytes:
+    """One event that is called by the `type` of the JSON object in it."""
+    kind: str = content["type"]
+    return b"event: " + kind.encode() + b"\n" + event(content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventForm:
+    """How a family of paths writes its streams.
+
+    Attributes:
+        write: Bytes of one reply.
+        error: The reply that tells of an error, after which nothing comes.
+        end: Bytes behind the last reply.
+    """
+
+    write: Callable[[Any], bytes] = event
+    error: Callable[[SglRuntimeError], Any] = error_object
+    end: bytes = b"data: [DONE]\n\n"
+
+
+PLAIN_EVENTS = EventForm()
+"""The native paths and most of OpenAI's."""
+
+
+async def event_stream(
+    receive: Receive, replies: AsyncGenerator[Any, None], form: EventForm = PLAIN_EVENTS
+) -> "EventStream":
     """The response for a stream of replies.
 
     The first reply is waited for before the response begins, so that a request that is refused gets a status.
@@ -36,7 +62,7 @@ async def event_stream(receive: Receive, replies: AsyncGenerator[Any, None]) -> 
     except BaseException:
         await replies.aclose()
         raise
-    return EventStream(first, replies)
+    return EventStream(first, replies, form)
 
 
 class EventStream(Response):
@@ -45,15 +71,17 @@ class EventStream(Response):
     Args:
         first: The first reply.
         replies: All others.
+        form: How they are written.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, first: Any, replies: AsyncGenerator[Any, None]) -> None:
+    def __init__(self, first: Any, replies: AsyncGenerator[Any, None], form: EventForm = PLAIN_EVENTS) -> None:
         super().__init__(headers={"cache-control": "no-cache"})
         del self.headers["content-length"]
         self._first = first
         self._replies = replies
+        self._form = form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the response."""
@@ -68,16 +96,16 @@ class EventStream(Response):
         async with aclosing(self._events()) as events:
             async for data in events:
                 await send({"type": "http.response.body", "body": data, "more_body": True})
-        await send({"type": "http.response.body", "body": _DONE, "more_body": False})
+        await send({"type": "http.response.body", "body": self._form.end, "more_body": False})
 
     async def _events(self) -> AsyncGenerator[bytes, None]:
-        yield event(self._first)
+        form = self._form
+        yield form.write(self._first)
         try:
             async for reply in self._replies:
-                yield event(reply)
+                yield form.write(reply)
         except SglRuntimeError as error:
-            yield event(error_object(error))
-        except Exception:
+            yield form.write(form.error(error))
+        except Exception as error:
             # The response has begun: the log gets the cause, the client the one envelope.
-            logger.exception("stream failed")
-            yield event(error_object(SglRuntimeError("internal error; the server's log has the cause")))
+            yield form.write(form.error(internal_error(error)))

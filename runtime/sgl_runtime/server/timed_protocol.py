@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from sgl_runtime.config_serving import ConnectionConfig
 from sgl_runtime.server.error_reply import RETRY_AFTER_S, http_error_body
@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers."""
+
+_UPGRADE, _NO_UPGRADE = b"\r\nupgrade:", b"\r\nx-offer:"
 
 _LEAST_RATE = 64 * 1024
 """Bytes a second of a body that keep a slow client from being cut off."""
@@ -40,6 +42,8 @@ class TimedProtocol(HttpToolsProtocol):
         self._num_body_bytes = 0
         self._read_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        # Requests that have come and have no whole reply, in order; uvicorn itself knows the last one alone.
+        self._unanswered: list[RequestResponseCycle] = []
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
@@ -56,6 +60,7 @@ class TimedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         super().connection_lost(exc)
+        self._leave_requests()
         self._unset_keepalive_if_required()
         for timer in (self._read_timer, self._write_timer):
             if timer is not None:
@@ -67,7 +72,7 @@ class TimedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._num_head_bytes += len(data)
-        super().data_received(data)
+        super().data_received(data if self._is_in_body else _without_upgrade(data))
         if self._is_in_head and self._num_head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
             self._refuse(431, f"the head of the request is longer than {MAX_HEAD_BYTES} bytes", "invalid_request")
 
@@ -87,6 +92,8 @@ class TimedProtocol(HttpToolsProtocol):
         """The head of a request has come."""
         self._is_in_head, self._is_in_body = False, True
         super().on_headers_complete()
+        self._unanswered = [cycle for cycle in self._unanswered if not cycle.response_complete]
+        self._unanswered.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """A piece of its body has come."""
@@ -152,19 +159,46 @@ class TimedProtocol(HttpToolsProtocol):
 
     def _give_up_writing(self) -> None:
         logger.info("client cut off that takes no data seconds=%.1f", self._limits.write_timeout)
+        self._leave_requests()
         self.transport.abort()
+
+    def _leave_requests(self) -> None:
+        """Nobody waits for the replies any more."""
+        for cycle in self._unanswered:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self._unanswered.clear()
+
+    def _may_answer(self) -> bool:
+        """Whether what is written now is read as the reply to the request that is coming in."""
+        ahead = [cycle for cycle in self._unanswered if not cycle.response_complete]
+        if not self._is_in_head and ahead and ahead[-1] is self.cycle:
+            # The request itself, whose head has come.
+            ahead = [*ahead[:-1], *([self.cycle] if self.cycle.response_started else [])]
+        return not ahead
 
     def _refuse(self, status: int, message: str, code: str) -> None:
         """Answer without a request to the application, and close."""
-        is_answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
-        if not is_answering:
+        if self._may_answer():
             path = self.scope.get("path", "") if self.scope else ""
             body = msgspec.json.encode(http_error_body(path, message, status=status, code=code))
             retry = b"retry-after: %d\r\n" % RETRY_AFTER_S if status == 503 else b""
             head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n%s\r\n"
             self.transport.write(STATUS_LINE[status] + head % (len(body), retry) + body)
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        self._leave_requests()
         self.transport.close()
         self._write_timer = self.loop.call_later(self._limits.write_timeout, self._give_up_writing)
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """The beginning of a request without its offer to go on in another protocol, as some clients make with each.
+
+    The offer is not taken up, and the parser would take what follows it for that protocol, and not for a body.
+    """
+    end = data.find(b"\r\n\r\n")
+    head = data[: len(data) if end < 0 else end].lower()
+    while (place := head.find(_UPGRADE)) >= 0:
+        data = data[:place] + _NO_UPGRADE + data[place + len(_UPGRADE) :]
+        head = head[:place] + _NO_UPGRADE + head[place + len(_UPGRADE) :]
+    return data

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sgl_runtime.errors import InvalidRequestError
+from sgl_runtime.sampling_params import reject
 from sgl_runtime.server.field_checks import checked_boolean, checked_fields, checked_text, token_ids
 from sgl_runtime.server.native_path import NativePath
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
@@ -70,6 +70,5 @@ class TokenPaths:
         ids, size = token_ids(name, value), self._manager.model_info.vocab_size
         for position, token_id in enumerate(ids):
             if not 0 <= token_id < size:
-                path = f"{name}[{position}]"
-                raise InvalidRequestError(f"{path} is {token_id}; it must be from 0 to {size - 1}", param=path)
+                raise reject(f"{name}[{position}]", token_id, f"from 0 to {size - 1}")
         return ids

@@ -32,6 +32,7 @@ from sgl_runtime.server.request_watch import RequestWatch
 from sgl_runtime.server.scheduler_questions import SchedulerQuestions
 from sgl_runtime.server.submission import Submission
 from sgl_runtime.server.text_encoder import DEFAULT_WORKERS, TextEncoder
+from sgl_runtime.tokenizer.no_tokenizer import REASON
 
 logger = logging.getLogger(__name__)
 
@@ -205,6 +206,8 @@ class TokenizerManager:
         if self.model_info.pooling is not None:
             raise InvalidRequestError(refusal_to_generate(self.model_info.pooling))
         template = self.tokenizer.chat_template
+        if not self.model_info.has_tokenizer:
+            raise InvalidRequestError(REASON)
         if template is None:
             raise InvalidRequestError("the served model has no chat template; start the server with --chat-template")
         return template

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from sgl_runtime.errors import InvalidRequestError, RequestAbortedError
 from sgl_runtime.model_info import PoolingInfo, ScoreActivation
+from sgl_runtime.sampling_params import reject
 from sgl_runtime.server.pending_reply import PendingReply
 
 FloatVector = NDArray[np.float32]
@@ -61,10 +62,7 @@ def checked_dimensions(value: object, pooling: PoolingInfo) -> int | None:
             "dimensions is given; the numbers of a model with labels are not cut", param="dimensions"
         )
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= pooling.size:
-        raise InvalidRequestError(
-            f"dimensions is {value!r}; it must be an integer from 1 to {pooling.size}, the size of the model's vectors",
-            param="dimensions",
-        )
+        raise reject("dimensions", value, f"an integer from 1 to {pooling.size}, the size of the model's vectors")
     return value
 
 

@@ -36,6 +36,7 @@ def served_model_info(config: RuntimeConfig, host: ServedHost, facts: dict[str, 
         bos_token_id=host.tokenizer.bos_id,
         reasoning_parser=REASONING_PARSERS[parser] if parser is not None else None,
         tool_call_parser=config.server.tool_call_parser or _detected_tool_parser(host),
+        has_tokenizer=not config.model.skip_tokenizer_init,
         has_chat_template=host.tokenizer.chat_template is not None,
         weight_dtype=facts["weight_dtype"],
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from sgl_runtime.ipc.messages import AbortRequest, TokenDelta, TokenizedRequest
@@ -135,3 +136,27 @@ def test_log_probabilities_take_a_pass_for_each_token(make_bench: Callable[..., 
     scored = finished(bench, [wanted])
     assert scored.texts["scored"] == plain.texts["plain"]
     assert scored.last["scored"].forced_tokens == 0
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_what_was_forced_is_told_the_same_whether_it_took_a_pass_or_not(
+    make_bench: Callable[..., Any], overlap: bool
+) -> None:
+    def forced_places(*, jump: bool, return_logprob: bool) -> dict[str, list[int]]:
+        bench = make_bench(jump_forward=jump, encode=by_bytes, overlap=overlap)
+        for each in all_requests():
+            bench.scheduler.accept(msgspec.structs.replace(each, return_logprob=return_logprob))
+        numbers: dict[str, int] = {}
+        places: dict[str, list[int]] = {}
+        while bench.scheduler.has_work():
+            for delta in bench.scheduler.step():
+                end = numbers[delta.rid] = numbers.get(delta.rid, 0) + len(delta.new_ids)
+                places.setdefault(delta.rid, []).extend(range(end - delta.num_forced_ids, end))
+        return places
+
+    jumped = forced_places(jump=True, return_logprob=False)
+    assert forced_places(jump=False, return_logprob=False) == jumped
+    assert forced_places(jump=True, return_logprob=True) == jumped
+    assert jumped["free"] == []
+    # The last byte of a forced text is left to the model, which may write it together with what follows.
+    assert set(range(5, 4 + len(" of the process"))) <= set(jumped["log"])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fakes.chat_server import ChatServer
+from fakes.odd_values import ODD
 from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.server.openai_api import OpenAIApi
 from sgl_runtime.server.openai_chat_body import CHAT_FIELDS
@@ -14,25 +15,6 @@ from sgl_runtime.server.openai_completion_body import COMPLETION_FIELDS
 
 USER = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}
-ODD: list[Any] = [
-    True,
-    -1,
-    0,
-    10**30,
-    0.5,
-    "",
-    "x",
-    "\ud800",
-    [],
-    [None],
-    [[]],
-    [{}],
-    {},
-    {"": None},
-    {"type": 5},
-    {"type": "function", "function": {"name": []}},
-    {"type": "json_schema", "json_schema": {"schema": {"$ref": "#/nowhere"}}},
-]
 
 
 @pytest.fixture(scope="module", params=["hermes", "gpt-oss"])

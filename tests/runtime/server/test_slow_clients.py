@@ -147,3 +147,45 @@ def wait_until_idle(server: ScriptedServer) -> None:
     while server.manager.num_live:
         assert time.monotonic() < deadline, "requests are left"
         time.sleep(0.01)
+
+
+def test_a_client_that_leaves_with_several_requests_ends_them_all(caplog: pytest.LogCaptureFixture) -> None:
+    with ScriptedServer() as server:
+        bodies = [b'{"text": "HANG", "rid": "first"}', b'{"text": "HANG", "rid": "second"}']
+        with connect(server) as client:
+            for body in bodies:
+                client.sendall(HEAD.replace(b"1000", b"%d" % len(body)) + b"\r\n" + body)
+            deadline = time.monotonic() + 10
+            while "first" not in server.scheduler.running:
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+        wait_until_idle(server)
+        assert not server.scheduler.running
+    assert caplog.text == ""
+
+
+def test_nonsense_behind_a_request_is_not_taken_for_its_reply(caplog: pytest.LogCaptureFixture) -> None:
+    with ScriptedServer() as server:
+        body = b'{"text": "HANG", "rid": "first"}'
+        with connect(server) as client:
+            client.sendall(HEAD.replace(b"1000", b"%d" % len(body)) + b"\r\n" + body + b"\x00\x01 nonsense\r\n\r\n")
+            assert read_all(client) == b""
+        wait_until_idle(server)
+        assert not server.scheduler.running
+    assert "ERROR" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk",
+        b"connection: upgrade\r\nupgrade: websocket",
+    ],
+)
+def test_a_body_is_read_whatever_protocol_its_client_would_rather_speak(server: ScriptedServer, offer: bytes) -> None:
+    for size in (10, 300_000):
+        body = json.dumps({"text": "a" * size}).encode()
+        with connect(server) as client:
+            client.sendall(b"POST /tokenize HTTP/1.1\r\nhost: x\r\n" + offer + b"\r\n")
+            client.sendall(b"content-length: %d\r\n\r\n" % len(body) + body)
+            assert status_of(client.recv(100)) == 200

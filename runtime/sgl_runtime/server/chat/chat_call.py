@@ -76,10 +76,12 @@ class ReasoningOptions:
     Attributes:
         separate: Whether it is told apart from the answer.
         stream: Whether a stream shows it as it grows, and not at once when it is over.
+        budget: Most tokens of the thinking, after which it is ended for the model; None for no limit of its own.
     """
 
     separate: bool = True
     stream: bool = True
+    budget: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +98,7 @@ class ChatCall:
         sampling: The native `sampling_params`, unchecked; a constraint in it holds for the answer, not the thinking.
         options: Other fields of `/generate` but the prompt and `stream`, unchecked.
         stream: Whether steps are wanted as they come.
+        must_fit: Whether a limit past what the context has room for is an error, and not lowered.
         tools_field: The body's field that tools came from, for errors.
     """
 
@@ -107,4 +110,5 @@ class ChatCall:
     sampling: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
     stream: bool = False
+    must_fit: bool = True
     tools_field: str = "tools"

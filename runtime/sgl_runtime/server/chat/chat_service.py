@@ -29,7 +29,7 @@ class PreparedChat:
         requests: One native request for each choice.
         plan: Its tool calls.
         thinking: How the thinking stands where the output begins.
-        think_first: How the choices think before their constraint; None: they run at once.
+        think_first: How the choices think before their answer is asked for; None: they run at once.
     """
 
     call: ChatCall
@@ -80,12 +80,12 @@ class ChatService:
         body = {**call.options, "input_ids": [], "sampling_params": sampling}
         requests = parse_generate(body).requests
         prompt = render_chat(template, call.messages, call.template, plan)
-        thinking, think_first = self._thinking(requests[0], prompt)
+        thinking, think_first = self._thinking(requests[0], prompt, call.reasoning.budget)
         # The template writes every special token itself, so none is put in front.
         input_ids = await self._manager.encode(prompt.text, add_bos=False)
         return PreparedChat(
             call=call,
-            requests=[replace(request, input_ids=input_ids, must_fit=True) for request in requests],
+            requests=[replace(request, input_ids=input_ids, must_fit=call.must_fit) for request in requests],
             plan=plan,
             thinking=thinking,
             think_first=think_first,
@@ -106,13 +106,17 @@ class ChatService:
         assert usage is not None, "every choice ends"
         return ChatReply([fold.choice() for fold in folds], usage)
 
-    async def stream(self, prepared: PreparedChat) -> AsyncGenerator[ChatStep, None]:
-        """The steps of the reply as they come.
+    async def stream(self, prepared: PreparedChat, *, piecewise: bool = True) -> AsyncGenerator[ChatStep, None]:
+        """The steps of the reply.
+
+        Args:
+            prepared: The call.
+            piecewise: Whether they are wanted as they come, and not all of a choice at its end.
 
         Raises:
             SglRuntimeError: a request is wrong or failed.
         """
-        async with aclosing(self._steps(prepared, stream=True)) as steps:
+        async with aclosing(self._steps(prepared, stream=piecewise)) as steps:
             async for step in steps:
                 yield step
 
@@ -175,15 +179,18 @@ class ChatService:
             marks += (self._style.marks.opening, self._style.marks.closing)
         return marks
 
-    def _thinking(self, request: GenerateRequest, prompt: ChatPrompt) -> tuple[Thinking, ThinkFirst | None]:
+    def _thinking(
+        self, request: GenerateRequest, prompt: ChatPrompt, budget: int | None
+    ) -> tuple[Thinking, ThinkFirst | None]:
         style = self._style
         if style is None:
             return Thinking.MAY_BEGIN, None
         thinking = thinking_behind(prompt.text, style.marks, continued=prompt.continued)
         thinks = thinking is Thinking.OPEN or (thinking is Thinking.MAY_BEGIN and style.thinks_unasked)
-        if request.sampling.grammar_kind is None or not thinks or request.session_params is not None:
+        is_one_run = request.sampling.grammar_kind is None and budget is None
+        if is_one_run or not thinks or request.session_params is not None:
             return thinking, None
-        return thinking, ThinkFirst(style, "" if thinking is Thinking.OPEN else style.marks.opening)
+        return thinking, ThinkFirst(style, "" if thinking is Thinking.OPEN else style.marks.opening, budget)
 
     def _is_special(self, text: str) -> bool:
         """Whether a text holds special tokens of the served vocabulary."""

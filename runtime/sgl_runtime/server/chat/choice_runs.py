@@ -1,4 +1,7 @@
-"""Running the choices of a chat call: at once, or first the thinking and then the answer under its constraint."""
+"""Running the choices of a chat call: at once, or first the thinking and then the answer.
+
+The second way is for answers under a constraint, which must not bind the thinking, and for thinking with a limit.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -54,15 +57,17 @@ async def run_at_once(
 
 @dataclass(frozen=True)
 class ThinkFirst:
-    """How a choice thinks before its constraint begins.
+    """How a choice thinks before its answer begins.
 
     Attributes:
         style: The model's marks.
         opening: What opens the thinking; empty where the prompt has done it.
+        budget: Most tokens of it; None for as many as the whole reply may have.
     """
 
     style: ReasoningStyle
     opening: str
+    budget: int | None = None
 
 
 async def run_thinking_first(
@@ -86,6 +91,8 @@ async def _think_then_answer(
     marks = how.style.marks
     # Each choice is a call of its own, so that one can answer while others think.
     request = replace(request, client_rid=request.rid)
+    limit = request.sampling.max_new_tokens
+    is_short = how.budget is not None and (limit is None or how.budget < limit)
     sampling = replace(
         request.sampling,
         stop=(marks.closing,),
@@ -93,6 +100,7 @@ async def _think_then_answer(
         no_stop_trim=False,
         skip_special_tokens=False,
         json_schema_lenient=False,
+        max_new_tokens=how.budget if is_short else limit,
         **_UNCONSTRAINED,  # type: ignore[arg-type]
     )
     ids: list[int] = []
@@ -104,7 +112,7 @@ async def _think_then_answer(
                 update = pending.take_update()
                 ids += update.ids
                 finish = update.finish
-                if finish is not None and finish.type == "stop":
+                if finish is not None and (finish.type == "stop" or (finish.type == "length" and is_short)):
                     break
                 yield replace(_piece(pending, index, prefix + update.text, update), is_thinking=True)
                 prefix = ""
@@ -112,7 +120,6 @@ async def _think_then_answer(
                     return
     assert pending.last is not None
     closing = marks.closing + marks.answer
-    limit = request.sampling.max_new_tokens
     left = None if limit is None else limit - len(ids)
     head = replace(
         _piece(pending, index, prefix + update.text + closing, replace(update, finish=None)), is_thinking=True

@@ -1,6 +1,7 @@
 // Calls to this server, with the key where it wants one; what goes wrong is an ApiError.
 
 import { readEvents } from "./sse.js";
+import { keep, kept } from "./storage.js";
 
 const KEY = "sgl.key";
 // Where a proxy puts the server below a path, the page lies there too.
@@ -36,13 +37,15 @@ export class ApiError extends Error {
 /** Tells of keys: "wanted" when the server refused one, "set" when there is a new one. */
 export const keyEvents = new EventTarget();
 
+let currentKey = kept("sessionStorage", KEY) ?? "";
+
 export function apiKey() {
-  return sessionStorage.getItem(KEY) ?? "";
+  return currentKey;
 }
 
 export function setApiKey(key) {
-  if (key) sessionStorage.setItem(KEY, key);
-  else sessionStorage.removeItem(KEY);
+  currentKey = key;
+  keep("sessionStorage", KEY, key || null);
   keyEvents.dispatchEvent(new Event("set"));
 }
 
@@ -56,9 +59,9 @@ export async function get(path, { signal } = {}) {
   return (await request(path, { method: "GET", signal })).json();
 }
 
-/** The JSON reply of a POST. */
-export async function post(path, body, { signal } = {}) {
-  return (await request(path, { method: "POST", body, signal })).json();
+/** The JSON reply of a POST; with `asksForKey` false a refused key is an error like others. */
+export async function post(path, body, { signal, asksForKey = true } = {}) {
+  return (await request(path, { method: "POST", body, signal, asksForKey })).json();
 }
 
 /** The objects of a stream, as they come; an error inside it is thrown. */
@@ -75,7 +78,7 @@ export async function* stream(path, body, { signal } = {}) {
   }
 }
 
-async function request(path, { method, body, signal }) {
+async function request(path, { method, body, signal, asksForKey = true }) {
   const headers = {};
   if (body !== undefined) headers["content-type"] = "application/json";
   if (apiKey()) headers.authorization = `Bearer ${apiKey()}`;
@@ -93,7 +96,7 @@ async function request(path, { method, body, signal }) {
     // Not from this server, but from something in front of it.
   }
   const error = asError(response.status, content, response.headers.get("x-request-id"));
-  if (response.status === 401) keyEvents.dispatchEvent(new CustomEvent("wanted", { detail: error.message }));
+  if (response.status === 401 && asksForKey) keyEvents.dispatchEvent(new CustomEvent("wanted", { detail: error.message }));
   throw error;
 }
 

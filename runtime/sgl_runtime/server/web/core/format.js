@@ -24,6 +24,7 @@ export function decimal(value) {
 /** Seconds: 850 µs, 12 ms, 3.4 s, 2 min 5 s, 3 h 20 min. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "–";
+  if (seconds === 0) return "0 s";
   if (seconds < 0.001) return `${Math.round(seconds * 1e6)} µs`;
   if (seconds < 0.9995) return `${decimal(seconds * 1000)} ms`;
   if (seconds < 60) return `${decimal(seconds)} s`;
@@ -35,9 +36,8 @@ export function duration(seconds) {
 /** A share of 1: 83 %, 0.04 %. */
 export function percent(share) {
   const value = share * 100;
-  if (value >= 99.95 || value === 0) return `${Math.round(value)} %`;
-  if (value >= 10) return `${value.toFixed(1)} %`;
-  if (value >= 0.01) return `${Number(value.toPrecision(2))} %`;
+  if (value >= 10) return `${Number(value.toFixed(1))} %`;
+  if (value >= 0.01 || value === 0) return `${Number(value.toPrecision(2))} %`;
   return "< 0.01 %";
 }
 

@@ -10,7 +10,7 @@ const SHORTCUTS = [
   [["Alt", "2"], "live view"],
   [["Alt", "3"], "request inspector"],
   [["/"], "to the message field"],
-  [["←", "→"], "between tokens, tabs and points of a chart"],
+  [["← →"], "between tokens, tabs and points of a chart"],
   [["Enter"], "on a token: what else could have come"],
   [["?"], "this list"],
 ];

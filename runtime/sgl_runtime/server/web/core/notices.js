@@ -18,10 +18,20 @@ export function announce(text) {
 
 /** Put a text on the clipboard; where the browser does not let us, say so. */
 export async function copyText(text, what) {
-  try {
-    await navigator.clipboard.writeText(text);
-    notice(`${what} copied.`);
-  } catch {
-    notice("The browser does not let this page copy. Select the text instead.");
-  }
+  const isCopied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+  if (isCopied || copyBySelection(text)) notice(`${what} copied.`);
+  else notice("The browser does not let this page copy. Select the text instead.");
+}
+
+/** The way that is left without TLS, where there is no clipboard for pages. */
+function copyBySelection(text) {
+  const focused = document.activeElement;
+  const field = el("textarea", { class: "only-heard", "aria-hidden": "true", value: text });
+  // Inside an open dialog nothing else can be selected.
+  (document.querySelector("dialog[open]") ?? document.body).append(field);
+  field.select();
+  const isCopied = document.execCommand("copy");
+  field.remove();
+  focused?.focus();
+  return isCopied;
 }

@@ -3,7 +3,8 @@
 import { el } from "./dom.js";
 
 /**
- * @param {{message: string, status: number, code?: string, param?: string | null, requestId?: string | null, title?: string}} error
+ * @param {Error | {message: string, status: number, code?: string, param?: string | null, requestId?: string | null,
+ *   title?: string}} error An ApiError, or what was kept of one.
  * @param {...Node} actions
  */
 export function problemCard(error, ...actions) {

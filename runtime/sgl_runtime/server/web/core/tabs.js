@@ -13,7 +13,10 @@ export function startTabs(list, onShow) {
   const tabs = [...list.querySelectorAll(SELECTOR)];
   const names = tabs.map((tab) => tab.dataset.view);
 
+  let followed = null;
   const follow = () => {
+    if (location.hash === followed) return;
+    followed = location.hash;
     const [name, ...rest] = decodeURIComponent(location.hash.slice(1)).split("/");
     const view = names.includes(name) ? name : names[0];
     for (const tab of tabs) {
@@ -28,6 +31,8 @@ export function startTabs(list, onShow) {
   };
   const show = (view, rest = "") => {
     location.hash = rest ? `${view}/${encodeURIComponent(rest)}` : view;
+    // The browser tells of the change later, and by then it is known.
+    follow();
   };
   for (const tab of tabs) tab.addEventListener("click", () => show(tab.dataset.view));
   makeRoving(list, SELECTOR, { onMove: (tab) => show(tab.dataset.view), onPick: (tab) => show(tab.dataset.view) });

@@ -10,13 +10,13 @@ import { nativeConstraint } from "./request.js";
 
 const KINDS = [
   ["none", "None"],
-  ["json_schema", "JSON Schema"],
+  ["json_schema", "Schema"],
   ["regex", "Regex"],
   ["choices", "Choices"],
   ["ebnf", "EBNF"],
 ];
 const HINTS = {
-  json_schema: "The answer is JSON that fits.",
+  json_schema: "A JSON Schema: the answer is JSON that fits it.",
   regex: "The whole answer matches.",
   choices: "The answer is one of these lines.",
   ebnf: "A grammar as GBNF (root ::= …) or Lark (start: …).",
@@ -155,7 +155,10 @@ export class ConstraintEditor {
     this._verdict.classList.remove("asking");
     this._editor.mark(null);
     if (reply.valid) replace(this._verdict, ...goodLines(reply));
-    else replace(this._verdict, ...reply.problems.slice(0, 5).map((problem) => this._problem(problem)));
+    else {
+      const note = reply.note ? el("p", { class: "hint" }, reply.note) : null;
+      replace(this._verdict, ...reply.problems.slice(0, 5).map((problem) => this._problem(problem)), note);
+    }
     const warnings = (reply.unknown ?? []).map(({ path, meant }) =>
       el("p", { class: "warning" }, `${path} has no effect${meant ? `; did you mean ${meant}?` : ""}`),
     );
@@ -195,7 +198,7 @@ export class ConstraintEditor {
 function goodLines(reply) {
   const parts = [reply.backend === "fsm" ? "automaton" : reply.backend];
   if (reply.states !== null) parts.push(`${count(reply.states)} states`);
-  if (reply.seconds !== null) parts.push(`compiled in ${duration(reply.seconds)}`);
+  if (reply.seconds !== null) parts.push(`${duration(reply.seconds)}`);
   const left = (reply.relaxed ?? []).map(({ path, reason }) => el("p", { class: "warning" }, `Left out: ${path} ${reason}`));
   return [el("p", { class: "right" }, `✓ valid · ${parts.join(" · ")}`), reply.note ? el("p", { class: "hint" }, reply.note) : null, ...left];
 }

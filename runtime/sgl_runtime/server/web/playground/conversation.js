@@ -15,6 +15,7 @@ export class Conversation {
     this._store = store;
     this._actions = actions;
     this._views = new Map();
+    this._isAtEnd = true;
     this._system = growing(
       el("textarea", { rows: "1", id: "system-field", placeholder: "How the model is to behave (optional)", value: store.state.system }),
     );
@@ -50,20 +51,26 @@ export class Conversation {
 
   /** An answer of a message has changed. */
   update(message, answer) {
-    const scroller = this.element.parentElement;
-    const isAtEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
     this._views.get(message)?.update(answer);
-    if (isAtEnd) scroller.scrollTop = scroller.scrollHeight;
+    if (this._isAtEnd) this.scrollToEnd();
   }
 
   /** A message has a new run. */
   renderMessage(message) {
     this._views.get(message)?.render();
+    if (this._isAtEnd) this.scrollToEnd();
+  }
+
+  /** The reader has scrolled: an answer that grows is followed only from the end. */
+  noteScroll() {
+    const { scrollHeight, scrollTop, clientHeight } = this.element.parentElement ?? this.element;
+    this._isAtEnd = scrollHeight - scrollTop - clientHeight < 60;
   }
 
   scrollToEnd() {
     const scroller = this.element.parentElement;
     if (scroller) scroller.scrollTop = scroller.scrollHeight;
+    this._isAtEnd = true;
   }
 
   _view(message) {

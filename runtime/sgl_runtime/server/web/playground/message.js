@@ -120,7 +120,7 @@ export class MessageView {
     const isSame = role === message.role && content === messageText(message);
     if (!isSame) {
       const answer = chosenAnswer(message);
-      if (answer && role === "assistant") Object.assign(answer, { text: content, tokens: [], reasoning: "" });
+      if (answer && role === "assistant") Object.assign(answer, { text: content, tokens: [], forced: [], reasoning: "" });
       else Object.assign(message, { content, runs: [], run: 0 });
       message.role = role;
       this.element.className = `message ${role}`;

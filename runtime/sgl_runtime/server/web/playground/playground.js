@@ -7,6 +7,7 @@ import { Composer } from "./composer.js";
 import { ConstraintEditor } from "./constraint.js";
 import { Conversation } from "./conversation.js";
 import { requestOf, SettingError } from "./request.js";
+import { News } from "./news.js";
 import { newRid, Run } from "./run.js";
 import { ProbabilityForm, SamplingForm } from "./settings.js";
 import { showSnippets } from "./snippets.js";
@@ -34,9 +35,11 @@ export class Playground {
     this._constraint = new ConstraintEditor(this._store);
     this._tools = new ToolsEditor(this._store);
     this._probabilities = new ProbabilityForm(this._store);
-    this._scroller = el("div", { class: "scroller" });
+    this._scroller = el("div", { class: "scroller", onscroll: () => this._conversation.noteScroll() });
     this._settings = this._settingsPanel();
-    replace(root, el("div", { class: "playground" }, el("div", { class: "desk" }, this._toolbar(), this._scroller, this._composer.element), this._settings));
+    const desk = el("div", { class: "desk" }, this._toolbar(), this._scroller, this._composer.element);
+    this._frame = el("div", { class: "playground" }, desk, this._settings);
+    replace(root, this._frame);
     root.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.defaultPrevented) return;
       event.preventDefault();
@@ -63,7 +66,7 @@ export class Playground {
     const labels = ["Chat", "Completion"].map((text, place) => el("label", {}, this._modes[place], el("span", {}, text)));
     const file = el("input", { type: "file", accept: "application/json,.json", hidden: true, onchange: () => this._import(file) });
     const button = (text, onclick) => el("button", { type: "button", class: "quiet", onclick }, text);
-    this._toggle = el("button", { type: "button", class: "quiet toggle", "aria-controls": "settings", onclick: () => this._toggleSettings() }, "Settings");
+    this._toggle = el("button", { type: "button", class: "quiet toggle", "aria-controls": "settings", onclick: () => this._showSettings(this._settings.hidden) }, "Settings");
     return el(
       "div",
       { class: "toolbar" },
@@ -92,19 +95,17 @@ export class Playground {
       group("Token probabilities", true, this._probabilities),
       this._toolsGroup,
     );
-    const follow = () => {
-      panel.hidden = NARROW.matches;
-      this._toggle?.setAttribute("aria-expanded", String(!panel.hidden));
-    };
-    NARROW.addEventListener("change", follow);
-    queueMicrotask(follow);
+    NARROW.addEventListener("change", () => this._showSettings(false));
+    queueMicrotask(() => this._showSettings(false));
     return panel;
   }
 
-  _toggleSettings() {
-    this._settings.hidden = !this._settings.hidden;
+  /** Where there is room for one of them alone, show the settings or the conversation. */
+  _showSettings(isOpen) {
+    this._settings.hidden = NARROW.matches && !isOpen;
+    this._frame.classList.toggle("settings-open", isOpen);
     this._toggle.setAttribute("aria-expanded", String(!this._settings.hidden));
-    if (!this._settings.hidden) this._settings.querySelector("summary").focus();
+    if (isOpen) this._settings.querySelector("summary").focus();
   }
 
   _setMode(mode) {
@@ -171,17 +172,21 @@ export class Playground {
     }
     this._sampling.clearErrors();
     const speaker = new Speaker();
-    const run = new Run(request, (answer) => {
+    const news = new News((answer) => {
       update(answer);
       speaker.follow(answer);
     });
+    const run = new Run(request, (answer) => news.add(answer));
     this._run = run;
     holder.runs.push({ answers: run.answers, chosen: 0 });
     holder.run = holder.runs.length - 1;
     this._setRunning(true);
     render();
     announce("The answer begins.");
+    const numAnswers = run.answers.length;
     await run.finish();
+    if (run.answers.length < numAnswers) render();
+    news.flush();
     this._run = null;
     this._setRunning(false);
     const error = run.answers[0].error;
@@ -198,9 +203,11 @@ export class Playground {
     const parts = [this._sampling, this._constraint, this._tools];
     const found = parts.find((part) => part.showError(field, message));
     if (found) found.element.closest("details").open = true;
+    if (found && NARROW.matches) this._showSettings(true);
   }
 
   _clear() {
+    this.stop();
     const { sampling, constraint, tools, probabilities, mode, system } = this._store.state;
     const before = this._store.state;
     this._store.put({ ...emptyState(), sampling, constraint, tools, probabilities, mode, system });

@@ -25,7 +25,7 @@ export class SettingError extends Error {
 }
 
 /**
- * The path and the body of a request.
+ * The path and the body of a request, and whether a constraint shapes its answer.
  * @param {object} state
  * @param {{model: string, rid?: string, messages?: object[], forPrograms?: boolean}} options
  *   With `forPrograms` without what only this page needs.
@@ -38,7 +38,8 @@ export function requestOf(state, { model, rid, messages, forPrograms = false }) 
   if (!forPrograms) {
     Object.assign(body, probabilitiesOf(state, isChat), { stream: true, stream_options: { include_usage: true }, rid });
   }
-  return { path: isChat ? "v1/chat/completions" : "v1/completions", body };
+  const isConstrained = nativeConstraint(state) !== null;
+  return { path: isChat ? "v1/chat/completions" : "v1/completions", body, isConstrained };
 }
 
 /** The messages as the API takes them. */

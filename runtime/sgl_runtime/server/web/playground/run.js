@@ -9,7 +9,7 @@ const STOP_WAIT_MS = 1500;
 /** A request that runs, or has run. */
 export class Run {
   /**
-   * @param {{path: string, body: object}} request
+   * @param {{path: string, body: object, isConstrained: boolean}} request
    * @param {(answer: import("./state.js").Answer) => void} onNews Told of each answer that has changed.
    */
   constructor(request, onNews) {
@@ -29,6 +29,7 @@ export class Run {
     const begin = performance.now();
     try {
       for await (const chunk of stream(path, body, { signal: this._control.signal })) this._take(chunk, begin);
+      await this._markForced();
       this._close(this._isStopped ? "abort" : "stop");
     } catch (error) {
       if (this._control.signal.aborted) this._close("abort");
@@ -72,6 +73,20 @@ export class Run {
     }
   }
 
+  /** Learn from the server which tokens a constraint left no choice for: their probabilities say nothing. */
+  async _markForced() {
+    if (!this._request.isConstrained) return;
+    const marking = this.answers.filter((answer) => answer.tokens.length).map(async (answer) => {
+      const wanted = { rid: answerRid(answer), prompt_begin: answer.usage?.prompt ?? 0, limit: 10_000 };
+      const { output } = await post("inspect_request", wanted, { asksForKey: false });
+      // Where the model thought first, its answer was a request of its own, the last one.
+      const offset = Math.max(0, answer.tokens.length - output.total);
+      answer.forced = output.forced.map((place) => place + offset);
+    });
+    // Where the key does not open the inspector, they stay unmarked.
+    await Promise.allSettled(marking);
+  }
+
   _close(reason) {
     for (const answer of this.answers) {
       answer.finish ??= reason;
@@ -80,6 +95,8 @@ export class Run {
   }
 
   _fail(error) {
+    // Where nothing came of any choice, one card says why.
+    if (this.answers.every((answer) => !answer.numTokens)) this.answers.splice(1);
     for (const answer of this.answers) {
       if (answer.finish) continue;
       answer.error = { ...error.toJSON(), title: error.title };

@@ -1,6 +1,7 @@
 // What the playground holds, kept over reloads, and as a file.
 
 import { notice } from "../core/notices.js";
+import { keep, kept } from "../core/storage.js";
 
 const PLACE = "sgl.playground";
 const VERSION = 1;
@@ -14,6 +15,7 @@ const SAVE_DELAY_MS = 400;
  * @property {string} reasoning
  * @property {{id: string, name: string, arguments: string}[]} calls
  * @property {[string, number, [string, number][]][]} tokens Text, log probability, and what else could have come.
+ * @property {number[]} forced Which tokens a constraint left no choice for.
  * @property {string | null} finish
  * @property {object | null} error
  * @property {{prompt: number, cached: number, completion: number} | null} usage
@@ -76,8 +78,9 @@ export function messageText(message) {
 /** Keeps the state; changes are made in place and told by `changed`. */
 export class Store {
   constructor() {
-    this.state = read(localStorage.getItem(PLACE)) ?? emptyState();
+    this.state = read(kept("localStorage", PLACE)) ?? emptyState();
     this._timer = null;
+    this._hasWarned = false;
     window.addEventListener("pagehide", () => this._save());
   }
 
@@ -95,15 +98,11 @@ export class Store {
   _save() {
     clearTimeout(this._timer);
     this._timer = null;
-    for (const text of [() => JSON.stringify(this.state), () => JSON.stringify(withoutTokens(this.state))]) {
-      try {
-        localStorage.setItem(PLACE, text());
-        return;
-      } catch {
-        // Too much for the browser: the probabilities of tokens take the most.
-      }
-    }
-    notice("This conversation is too long for the browser to keep. Export it as a file.");
+    if (keep("localStorage", PLACE, JSON.stringify(this.state))) return;
+    // Too much for the browser: the probabilities of tokens take the most.
+    if (keep("localStorage", PLACE, JSON.stringify(withoutTokens(this.state))) || this._hasWarned) return;
+    this._hasWarned = true;
+    notice("The browser does not keep this conversation. Export it as a file.");
   }
 }
 
@@ -182,6 +181,7 @@ export function newAnswer(rid, index) {
     reasoning: "",
     calls: [],
     tokens: [],
+    forced: [],
     finish: null,
     error: null,
     usage: null,

@@ -9,7 +9,7 @@ export class TokenCard {
   constructor() {
     this.element = el("div", { class: "token-card card" });
     this._item = null;
-    this._onScroll = () => this.close();
+    this._onScroll = () => this._place(this._item);
   }
 
   get isOpen() {
@@ -35,7 +35,7 @@ export class TokenCard {
     );
     document.body.append(this.element);
     this._place(item);
-    window.addEventListener("scroll", this._onScroll, { capture: true, once: true });
+    window.addEventListener("scroll", this._onScroll, { capture: true });
     const listed = rows.map(([other, value]) => `${visibleToken(other)} ${percent(Math.exp(value))}`).join(", ");
     announce(`${visibleToken(text)} came with ${percent(Math.exp(logprob))}. Likeliest: ${listed}`);
   }

@@ -55,6 +55,7 @@ export class TokenText {
     this.element.append(...fresh.map((token, place) => this._item(token, this._numShown + place)));
     this._numShown = this._tokens.length;
     if (answer.finish) this._markCut(answer.text);
+    for (const place of answer.forced) this._markForced(place);
   }
 
   _item([text, logprob], place) {
@@ -79,6 +80,14 @@ export class TokenText {
       return !fits;
     });
     if (first >= 0 && length === text.length) for (const item of items.slice(first)) item.classList.add("cut");
+  }
+
+  _markForced(place) {
+    const item = this.element.children[place];
+    if (!item || item.classList.contains("forced")) return;
+    item.classList.add("forced");
+    item.title += ", forced by the constraint";
+    item.setAttribute("aria-label", item.title);
   }
 
   _open(item) {

@@ -1,0 +1,1 @@
+"""`sgl batch`: the requests of a file, answered into another."""

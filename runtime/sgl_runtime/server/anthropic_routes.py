@@ -1,0 +1,37 @@
+"""HTTP routes of Anthropic's API."""
+
+from fastapi import APIRouter, Request, Response
+
+from sgl_runtime.errors import SglRuntimeError
+from sgl_runtime.server.anthropic_api import AnthropicApi
+from sgl_runtime.server.error_reply import anthropic_error
+from sgl_runtime.server.http_body import json_response, read_json, unless_disconnected
+from sgl_runtime.server.openai_routes import answer
+from sgl_runtime.server.sse import EventForm, named_event
+
+
+def _error_event(error: SglRuntimeError) -> dict[str, object]:
+    return anthropic_error(error.message, status=error.status)
+
+
+_EVENTS = EventForm(write=named_event, error=_error_event, end=b"")
+
+
+def anthropic_router(api: AnthropicApi) -> APIRouter:
+    """The routes.
+
+    Args:
+        api: Answers them.
+    """
+    router = APIRouter()
+
+    async def messages(request: Request) -> Response:
+        return await answer(request, api, _EVENTS)
+
+    async def count_tokens(request: Request) -> Response:
+        payload = await read_json(request)
+        return json_response(await unless_disconnected(request.receive, api.count_tokens(payload)))
+
+    router.add_api_route("/v1/messages", messages, methods=["POST"])
+    router.add_api_route("/v1/messages/count_tokens", count_tokens, methods=["POST"])
+    return router
