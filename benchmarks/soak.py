@@ -31,8 +31,9 @@ import httpx
 import psutil
 from soak_load import KINDS, Outcome, SoakClient
 
+# Slots are memory from their first use on: few of them are all used soon.
 FLAGS = [
-    "--max-total-tokens", "16384", "--context-length", "1024", "--max-running-requests", "24",
+    "--max-total-tokens", "4096", "--context-length", "1024", "--max-running-requests", "24",
     "--tool-call-parser", "hermes", "--grammar-cache-size", "64", "--chunked-prefill-size", "128",
     "--read-timeout", "5", "--write-timeout", "20", "--keep-alive-timeout", "10",
 ]  # fmt: skip

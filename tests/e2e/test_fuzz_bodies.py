@@ -101,7 +101,7 @@ def run(watch: ServerWatch, *, seed: int, warm_up: int, number: int) -> None:
 
 
 def test_some_hundred_senseless_requests_change_nothing(watch: ServerWatch) -> None:
-    run(watch, seed=7, warm_up=250, number=500)
+    run(watch, seed=7, warm_up=200, number=400)
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def run(watch: ServerWatch, *, seed: int, warm_up: int, number: int) -> None:
 
 
 def test_a_hundred_cut_connections_leave_nothing(watch: ServerWatch) -> None:
-    run(watch, seed=3, warm_up=60, number=120)
+    run(watch, seed=3, warm_up=40, number=100)
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """HTTP routes of Anthropic's API."""
 
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from sgl_runtime.errors import SglRuntimeError
 from sgl_runtime.server.anthropic_api import AnthropicApi
@@ -17,13 +19,12 @@ def _error_event(error: SglRuntimeError) -> dict[str, object]:
 _EVENTS = EventForm(write=named_event, error=_error_event, end=b"")
 
 
-def anthropic_router(api: AnthropicApi) -> APIRouter:
+def anthropic_routes(api: AnthropicApi) -> list[Route]:
     """The routes.
 
     Args:
         api: Answers them.
     """
-    router = APIRouter()
 
     async def messages(request: Request) -> Response:
         return await answer(request, api, _EVENTS)
@@ -32,6 +33,7 @@ def anthropic_router(api: AnthropicApi) -> APIRouter:
         payload = await read_json(request)
         return json_response(await unless_disconnected(request.receive, api.count_tokens(payload)))
 
-    router.add_api_route("/v1/messages", messages, methods=["POST"])
-    router.add_api_route("/v1/messages/count_tokens", count_tokens, methods=["POST"])
-    return router
+    return [
+        Route("/v1/messages", messages, methods=["POST"]),
+        Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
+    ]

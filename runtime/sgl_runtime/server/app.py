@@ -1,31 +1,34 @@
 """The HTTP application: all routes, and around them the layers that every request passes."""
 
-from fastapi import FastAPI, Request, Response
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
 
 from sgl_runtime.config_serving import AccessConfig, ConnectionConfig
 from sgl_runtime.errors import SglRuntimeError
 from sgl_runtime.server.access import AccessControl
 from sgl_runtime.server.anthropic_api import AnthropicApi
-from sgl_runtime.server.anthropic_routes import anthropic_router
+from sgl_runtime.server.anthropic_routes import anthropic_routes
 from sgl_runtime.server.body_limit import BodyLimit
 from sgl_runtime.server.error_boundary import ErrorBoundary
 from sgl_runtime.server.error_reply import error_for_path, error_headers, http_error_body
 from sgl_runtime.server.http_body import json_response
 from sgl_runtime.server.http_call import CurrentCall, HttpEntry, call_of
 from sgl_runtime.server.http_log import HttpLog
-from sgl_runtime.server.metrics_routes import metrics_router
+from sgl_runtime.server.metrics_routes import metrics_routes
 from sgl_runtime.server.native_api import NativeApi
-from sgl_runtime.server.native_routes import native_router
+from sgl_runtime.server.native_routes import native_routes
 from sgl_runtime.server.openai_api import OpenAIApi
-from sgl_runtime.server.openai_routes import openai_router
-from sgl_runtime.server.openapi.document import openapi_router
+from sgl_runtime.server.openai_routes import openai_routes
+from sgl_runtime.server.openapi.document import openapi_routes
 from sgl_runtime.server.request_books import RequestBooks
 from sgl_runtime.server.request_dump import RequestRecorder
 from sgl_runtime.server.responses_api import ResponsesApi
-from sgl_runtime.server.responses_routes import responses_router
+from sgl_runtime.server.responses_routes import responses_routes
+from sgl_runtime.server.route_table import table_first
 from sgl_runtime.server.web_routes import WebPage
 
 
@@ -36,7 +39,7 @@ def create_app(
     connections: ConnectionConfig | None = None,
     books: RequestBooks | None = None,
     has_web: bool = True,
-) -> FastAPI:
+) -> Starlette:
     """The application.
 
     Args:
@@ -60,19 +63,22 @@ def create_app(
     ]
     if books is not None:
         layers.append(Middleware(RequestRecorder, dump=books.dump, left_out=admin_paths))
-    app = FastAPI(openapi_url=None, middleware=layers)
-    app.include_router(native_router(api))
     openai = OpenAIApi(api.manager)
-    app.include_router(openai_router(openai))
-    app.include_router(anthropic_router(AnthropicApi(api.manager, openai.service)))
-    app.include_router(responses_router(ResponsesApi(api.manager, openai.service)))
-    app.include_router(openapi_router(api.paths))
+    routes = [
+        *native_routes(api),
+        *openai_routes(openai),
+        *anthropic_routes(AnthropicApi(api.manager, openai.service)),
+        *responses_routes(ResponsesApi(api.manager, openai.service)),
+        *openapi_routes(api.paths),
+        *page.routes(),
+    ]
     if books is not None:
-        app.include_router(metrics_router(books.metrics, api.manager.questions))
-    app.include_router(page.router())
-    app.add_exception_handler(SglRuntimeError, _runtime_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    return app
+        routes += metrics_routes(books.metrics, api.manager.questions)
+    return Starlette(
+        routes=table_first(routes),
+        middleware=layers,
+        exception_handlers={SglRuntimeError: _runtime_error, HTTPException: _http_error},
+    )
 
 
 def _cross_origin(access: AccessConfig) -> Middleware:

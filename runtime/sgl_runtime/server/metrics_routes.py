@@ -2,8 +2,10 @@
 
 import asyncio
 
-from fastapi import APIRouter, Request, Response
 from prometheus_client.exposition import choose_encoder
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from sgl_runtime.errors import SglRuntimeError
 from sgl_runtime.server.metrics import ServerMetrics
@@ -13,14 +15,13 @@ SCHEDULER_WAIT_S = 0.5
 """How long a scrape waits for the scheduler, which may be in the middle of a long pass."""
 
 
-def metrics_router(metrics: ServerMetrics, questions: SchedulerQuestions) -> APIRouter:
-    """The route.
+def metrics_routes(metrics: ServerMetrics, questions: SchedulerQuestions) -> list[Route]:
+    """The route, as the only one of a list.
 
     Args:
         metrics: What is shown.
         questions: Asks the scheduler.
     """
-    router = APIRouter()
 
     async def show(request: Request) -> Response:
         try:
@@ -31,5 +32,6 @@ def metrics_router(metrics: ServerMetrics, questions: SchedulerQuestions) -> API
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(metrics.registry), headers={"content-type": content_type})
 
-    router.add_api_route("/metrics", show, methods=["GET"])
-    return router
+    return [
+        Route("/metrics", show, methods=["GET"]),
+    ]

@@ -3,7 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from sgl_runtime.server.http_body import json_response, read_json, unless_disconnected
 from sgl_runtime.server.native_api import NativeApi
@@ -11,13 +13,12 @@ from sgl_runtime.server.native_path import NativePath
 from sgl_runtime.server.sse import event_stream
 
 
-def native_router(api: NativeApi) -> APIRouter:
+def native_routes(api: NativeApi) -> list[Route]:
     """The routes.
 
     Args:
         api: Answers them.
     """
-    router = APIRouter()
 
     async def generate(request: Request) -> Response:
         payload = await read_json(request)
@@ -25,10 +26,10 @@ def native_router(api: NativeApi) -> APIRouter:
             return await event_stream(request.receive, api.stream("/generate", payload))
         return await _answer(api.paths["/generate"], request, payload)
 
-    for path, found in api.paths.items():
-        endpoint = generate if path == "/generate" else _endpoint(found)
-        router.add_route(path, endpoint, methods=list(found.methods))
-    return router
+    return [
+        Route(path, generate if path == "/generate" else _endpoint(found), methods=list(found.methods))
+        for path, found in api.paths.items()
+    ]
 
 
 def _endpoint(path: NativePath) -> Callable[[Request], Awaitable[Response]]:

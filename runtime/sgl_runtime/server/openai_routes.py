@@ -3,7 +3,9 @@
 from collections.abc import AsyncGenerator
 from typing import Any, Protocol, TypeVar
 
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from sgl_runtime.server.error_reply import error_envelope
 from sgl_runtime.server.http_body import json_response, read_json, unless_disconnected
@@ -52,13 +54,12 @@ async def answer(request: Request, endpoint: Endpoint[P], form: EventForm = PLAI
     return json_response(await unless_disconnected(request.receive, endpoint.reply(prepared)))
 
 
-def openai_router(api: OpenAIApi) -> APIRouter:
+def openai_routes(api: OpenAIApi) -> list[Route]:
     """The routes.
 
     Args:
         api: Answers them.
     """
-    router = APIRouter()
 
     async def completions(request: Request) -> Response:
         return await answer(request, api.completions)
@@ -66,18 +67,20 @@ def openai_router(api: OpenAIApi) -> APIRouter:
     async def chat_completions(request: Request) -> Response:
         return await answer(request, api.chat)
 
-    async def models() -> Response:
+    async def models(request: Request) -> Response:
         return json_response(api.models())
 
-    async def model(name: str) -> Response:
+    async def model(request: Request) -> Response:
+        name = request.path_params["name"]
         found = api.model(name)
         if found is not None:
             return json_response(found)
         message = f"the model {name!r} is not served; /v1/models lists those that are"
         return json_response(error_envelope(message, status=404, code="model_not_found", param="model"), status=404)
 
-    router.add_api_route("/v1/completions", completions, methods=["POST"])
-    router.add_api_route("/v1/chat/completions", chat_completions, methods=["POST"])
-    router.add_api_route("/v1/models", models, methods=["GET"])
-    router.add_api_route("/v1/models/{name:path}", model, methods=["GET"])
-    return router
+    return [
+        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{name:path}", model, methods=["GET"]),
+    ]

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from sgl_runtime.errors import InvalidRequestError, SglRuntimeError
 from sgl_runtime.sampling_params import reject
@@ -23,13 +25,12 @@ def _error_event(error: SglRuntimeError) -> bytes:
 _EVENTS = EventForm(write=bytes, error=_error_event, end=b"")
 
 
-def responses_router(api: ResponsesApi) -> APIRouter:
+def responses_routes(api: ResponsesApi) -> list[Route]:
     """The routes.
 
     Args:
         api: Answers them.
     """
-    router = APIRouter()
 
     async def create(request: Request) -> Response:
         return await answer(request, api, _EVENTS)
@@ -38,32 +39,38 @@ def responses_router(api: ResponsesApi) -> APIRouter:
         payload = await read_json(request)
         return json_response(await unless_disconnected(request.receive, api.count_tokens(payload)))
 
-    async def retrieve(request: Request, response_id: str) -> Response:
+    async def retrieve(request: Request) -> Response:
         after = _number(request, "starting_after", default=-1, low=0)
         stream = request.query_params.get("stream", "false")
         if stream not in ("true", "false"):
             raise reject("stream", stream, "true or false")
         if stream == "false":
-            return json_response(api.retrieve(response_id))
+            return json_response(api.retrieve(_id(request)))
         await request.body()
-        return await event_stream(request.receive, api.follow(response_id, after=after), _EVENTS)
+        return await event_stream(request.receive, api.follow(_id(request), after=after), _EVENTS)
 
-    async def delete(response_id: str) -> Response:
-        return json_response(await api.delete(response_id))
+    async def delete(request: Request) -> Response:
+        return json_response(await api.delete(_id(request)))
 
-    async def cancel(response_id: str) -> Response:
-        return json_response(await api.cancel(response_id))
+    async def cancel(request: Request) -> Response:
+        return json_response(await api.cancel(_id(request)))
 
-    async def input_items(request: Request, response_id: str) -> Response:
-        return json_response(_page(request, api.input_items(response_id)))
+    async def input_items(request: Request) -> Response:
+        return json_response(_page(request, api.input_items(_id(request))))
 
-    router.add_api_route("/v1/responses", create, methods=["POST"])
-    router.add_api_route("/v1/responses/input_tokens", count, methods=["POST"])
-    router.add_api_route("/v1/responses/{response_id}", retrieve, methods=["GET"])
-    router.add_api_route("/v1/responses/{response_id}", delete, methods=["DELETE"])
-    router.add_api_route("/v1/responses/{response_id}/cancel", cancel, methods=["POST"])
-    router.add_api_route("/v1/responses/{response_id}/input_items", input_items, methods=["GET"])
-    return router
+    return [
+        Route("/v1/responses", create, methods=["POST"]),
+        Route("/v1/responses/input_tokens", count, methods=["POST"]),
+        Route("/v1/responses/{response_id}", retrieve, methods=["GET"]),
+        Route("/v1/responses/{response_id}", delete, methods=["DELETE"]),
+        Route("/v1/responses/{response_id}/cancel", cancel, methods=["POST"]),
+        Route("/v1/responses/{response_id}/input_items", input_items, methods=["GET"]),
+    ]
+
+
+def _id(request: Request) -> str:
+    response_id: str = request.path_params["response_id"]
+    return response_id
 
 
 def _page(request: Request, items: list[Item]) -> dict[str, Any]:

@@ -14,11 +14,15 @@ class RouteTable(BaseRoute):
 
     Args:
         routes: The routes; several of one path take different methods.
+
+    Attributes:
+        routes: The same.
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
         self._routes: dict[str, dict[str, Route]] = {}
-        for route in routes:
+        for route in self.routes:
             assert not route.param_convertors, f"{route.path} has parameters"
             by_method = self._routes.setdefault(route.path, {})
             for method in route.methods or ():

@@ -8,7 +8,9 @@ from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
 from typing import Self
 
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -63,12 +65,9 @@ class WebPage:
         """The page as it lies in this package."""
         return cls(dict(_read_folder(files("sgl_runtime.server") / "web", "")))
 
-    def router(self) -> APIRouter:
+    def routes(self) -> list[Route]:
         """The routes."""
-        router = APIRouter()
-        for path, file in self._files.items():
-            router.add_route(path, _endpoint(file), methods=["GET", "HEAD"])
-        return router
+        return [Route(path, _endpoint(file), methods=["GET"]) for path, file in self._files.items()]
 
 
 def _path_of(name: str) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Response
+from starlette import routing
+from starlette.requests import Request
+from starlette.responses import Response
 
 from sgl_runtime.server.native_path import NativePath
 from sgl_runtime.server.openapi.operations import COMPONENTS, NATIVE, ROUTES, Described, Route
@@ -26,22 +28,22 @@ _FAILURES = {
 }
 
 
-def openapi_router(paths: Mapping[str, NativePath]) -> APIRouter:
-    """The route of /openapi.json.
+def openapi_routes(paths: Mapping[str, NativePath]) -> list[routing.Route]:
+    """The route of /openapi.json, as the only one of a list.
 
     Args:
         paths: The native paths.
     """
-    router = APIRouter()
     made: list[bytes] = []
 
-    async def show() -> Response:
+    async def show(request: Request) -> Response:
         if not made:
             made.append(msgspec.json.encode(build_document(paths)))
         return Response(made[0], media_type="application/json")
 
-    router.add_api_route("/openapi.json", show, methods=["GET"])
-    return router
+    return [
+        routing.Route("/openapi.json", show, methods=["GET"]),
+    ]
 
 
 def build_document(paths: Mapping[str, NativePath]) -> dict[str, Any]:
