@@ -3,8 +3,9 @@
 import { el, replace, svg } from "../core/dom.js";
 
 const WIDTH_S = 300;
-const MARGIN = { left: 46, right: 10, top: 8, bottom: 20 };
+const MARGIN = { left: 54, right: 10, top: 8, bottom: 20 };
 const HEIGHT = 132;
+const GAP_S = 5;
 
 /** One chart. */
 export class Chart {
@@ -132,12 +133,13 @@ function paths(points, place, x, y) {
   let run = [];
   let last = null;
   for (const [at, value] of points) {
+    if (value === null) continue;
     // Where nothing came for some seconds, the line breaks.
-    if (value === null || (last !== null && at - last > 5)) {
+    if (last !== null && at - last > GAP_S) {
       runs.push(run);
       run = [];
     }
-    if (value !== null) run.push([x(at), y(value)]);
+    run.push([x(at), y(value)]);
     last = at;
   }
   runs.push(run);

@@ -16,7 +16,7 @@ const KINDS = [
   ["ebnf", "EBNF"],
 ];
 const HINTS = {
-  json_schema: "A JSON Schema: the answer is JSON that fits it.",
+  json_schema: "The answer fits this JSON Schema.",
   regex: "The whole answer matches.",
   choices: "The answer is one of these lines.",
   ebnf: "A grammar as GBNF (root ::= …) or Lark (start: …).",
