@@ -208,7 +208,7 @@ async def wrong(client: SoakClient) -> Outcome:
         [
             ("/generate", {"text": "a", "sampling_params": {"top_p": 2}}),
             ("/generate", {"text": "a", "sampling_params": {"regex": "(" + client.text(3)}}),
-            ("/generate", {"text": client.text(20) * 200}),
+            ("/generate", {"text": "word " * 2000}),
             ("/v1/embeddings", {"input": client.text()}),
             ("/v1/rerank", {"query": "a", "documents": ["b"]}),
             ("/v1/chat/completions", {"messages": []}),

@@ -5,7 +5,7 @@ The same fields, names and ranges as the `sampling_params` object of a native re
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -16,7 +16,17 @@ GRAMMAR_KINDS: tuple[GrammarKind, ...] = get_args(GrammarKind)
 
 MAX_SEED = 2**63 - 1
 MAX_SAMPLES = 128
+MAX_STOPS = 128
+MAX_STOP_CHARACTERS = 16_384
 MAX_STOP_REGEXES = 8
+MAX_STOP_IDS = 10_000
+MAX_BIASES = 300_000
+MAX_CONSTRAINT = 1_000_000
+"""Characters of a constraint."""
+
+MAX_SHOWN = 80
+"""Characters of what a client sent that an error repeats."""
+
 MAX_PARAMS_DEPTH = 32
 MAX_PARAMS_CHARACTERS = 65_536
 
@@ -118,7 +128,7 @@ class SamplingParams:
         for name, value in data.items():
             check = SAMPLING_CHECKS.get(name)
             if check is None:
-                shown, known = f"{path}.{name[:80]}", ", ".join(SAMPLING_CHECKS)
+                shown, known = f"{path}.{name[:MAX_SHOWN]}", ", ".join(SAMPLING_CHECKS)
                 raise InvalidRequestError(f"{shown} is not a known field; known: {known}", param=shown)
             if value is not None:
                 values[name] = check(f"{path}.{name}", value)
@@ -143,14 +153,30 @@ def _sample_seed(seed: int | None, index: int) -> int | None:
 
 def reject(path: str, value: Any, allowed: str) -> InvalidRequestError:
     """The error for a field at `path` that holds `value` where `allowed` was expected."""
+    return InvalidRequestError(f"{path} is {_shown(value)}; it must be {allowed}", param=path)
+
+
+def _shown(value: Any) -> str:
+    """The beginning of a value, at a cost that does not grow with it."""
     try:
-        shown = repr(value)
-    except (ValueError, RecursionError):
-        # An integer of thousands of digits, or lists in lists without end.
+        shown = repr(_beginning(value, iter(range(MAX_SHOWN))))
+    except ValueError:
+        # An integer of thousands of digits.
         shown = f"a value of type {type(value).__name__}"
-    if len(shown) > 80:
-        shown = shown[:77] + "..."
-    return InvalidRequestError(f"{path} is {shown}; it must be {allowed}", param=path)
+    return shown[: MAX_SHOWN - 3] + "..." if len(shown) > MAX_SHOWN else shown
+
+
+def _beginning(value: Any, room: Iterator[int]) -> Any:
+    """A value with so many of its first parts as there is room for: each shows as at least one character."""
+    if isinstance(value, str):
+        return value[:MAX_SHOWN]
+    if isinstance(value, dict):
+        return {
+            _beginning(key, room): _beginning(inner, room) for (key, inner), _ in zip(value.items(), room, strict=False)
+        }
+    if isinstance(value, list | tuple):
+        return [_beginning(inner, room) for inner, _ in zip(value, room, strict=False)]
+    return value
 
 
 Check = Callable[[str, Any], Any]
@@ -196,7 +222,9 @@ class NumberRange:
         """
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not self.low <= value <= self.high or (self.is_open and value == self.low):
-            span = f"above {self.low:g}, at most {self.high:g}" if self.is_open else f"from {self.low:g} to {self.high:g}"
+            span = (
+                f"above {self.low:g}, at most {self.high:g}" if self.is_open else f"from {self.low:g} to {self.high:g}"
+            )
             raise reject(path, value, f"a number {span}")
         return float(value)
 
@@ -207,9 +235,10 @@ def _boolean(path: str, value: Any) -> bool:
     return value
 
 
-def _text(path: str, value: Any) -> str:
+def _regex_text(path: str, value: Any) -> str:
     if not isinstance(value, str):
         raise reject(path, value, "a string")
+    _check_size(path, len(value), MAX_CONSTRAINT, "characters")
     return value
 
 
@@ -217,15 +246,20 @@ def _stops(path: str, value: Any) -> tuple[str, ...]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
         raise reject(path, value, "a non-empty string or a list of non-empty strings")
+    # Each is searched for in the output of every step.
+    _check_size(path, len(items), MAX_STOPS, "strings")
+    _check_size(path, sum(map(len, items)), MAX_STOP_CHARACTERS, "characters")
     return tuple(items)
+
+
+def _check_size(path: str, size: int, most: int, what: str) -> None:
+    if size > most:
+        raise InvalidRequestError(f"{path} holds {size} {what}; at most {most} are taken", param=path)
 
 
 def _stop_regexes(path: str, value: Any) -> tuple[str, ...]:
     items = _stops(path, value)
-    if len(items) > MAX_STOP_REGEXES:
-        raise InvalidRequestError(
-            f"{path} holds {len(items)} regexes; at most {MAX_STOP_REGEXES} are taken", param=path
-        )
+    _check_size(path, len(items), MAX_STOP_REGEXES, "regexes")
     return items
 
 
@@ -233,25 +267,28 @@ def _token_ids(path: str, value: Any) -> tuple[int, ...]:
     items = [value] if _is_int(value) else value
     if not isinstance(items, list | tuple) or not all(_is_int(item) and item >= 0 for item in items):
         raise reject(path, value, "a token id or a list of token ids")
+    _check_size(path, len(items), MAX_STOP_IDS, "token ids")
     return tuple(items)
 
 
 def _choices(path: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not value or not all(isinstance(item, str) and item for item in value):
         raise reject(path, value, "a non-empty list of non-empty strings")
-    if len(set(value)) != len(value):
-        twice = next(item for item in value if list(value).count(item) > 1)
-        raise InvalidRequestError(f"{path} holds {twice!r} more than once", param=path)
+    seen: set[str] = set()
+    for item in value:
+        if item in seen:
+            raise InvalidRequestError(f"{path} holds {_shown(item)} more than once", param=path)
+        seen.add(item)
     return tuple(value)
 
 
 def _json_text(allowed: str, *, types: tuple[type, ...]) -> Check:
     def check(path: str, value: Any) -> str:
-        if isinstance(value, types):
-            return _as_json(path, value)
-        if isinstance(value, str) and value:
-            return value
-        raise reject(path, value, allowed)
+        text = _as_json(path, value) if isinstance(value, types) else value
+        if not isinstance(text, str) or not text:
+            raise reject(path, value, allowed)
+        _check_size(path, len(text), MAX_CONSTRAINT, "characters")
+        return text
 
     return check
 
@@ -288,6 +325,7 @@ def _as_json(path: str, value: Any) -> str:
 def _grammar_text(path: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise reject(path, value, "a grammar as a non-empty string")
+    _check_size(path, len(value), MAX_CONSTRAINT, "characters")
     return value
 
 
@@ -295,6 +333,7 @@ def _logit_bias(path: str, value: Any) -> tuple[tuple[int, float], ...]:
     allowed = "an object of token ids (as strings) and numbers from -100 to 100"
     if not isinstance(value, dict):
         raise reject(path, value, allowed)
+    _check_size(path, len(value), MAX_BIASES, "biases")
     entries = []
     for key, bias in value.items():
         is_id = isinstance(key, str) and key.isdecimal() and len(key) < 10
@@ -325,7 +364,7 @@ SAMPLING_CHECKS: Mapping[str, Check] = {
     "no_stop_trim": _boolean,
     "skip_special_tokens": _boolean,
     "choices": _choices,
-    "regex": _text,
+    "regex": _regex_text,
     "json_schema": _json_text("a JSON Schema as an object or as JSON text", types=(dict, bool)),
     "json_schema_lenient": _boolean,
     "ebnf": _grammar_text,

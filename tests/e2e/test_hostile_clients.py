@@ -162,6 +162,7 @@ BEHAVIOURS = [
 ]
 
 
+@pytest.mark.slow
 def test_fifty_clients_of_all_kinds_at_once(server: ServerProcess) -> None:
     async def crowd() -> None:
         limits = httpx.Limits(max_connections=None)
@@ -268,6 +269,7 @@ def test_abort_all_ends_everybody(server: ServerProcess) -> None:
     assert_idle_and_whole(server)
 
 
+@pytest.mark.slow
 def test_sigterm_under_load_ends_everybody_and_leaves_nothing(tmp_path: Any) -> None:
     server = ServerProcess("--max-total-tokens", str(TOTAL), "--shutdown-timeout", "2", model_path="smollm2", main=REAL)
     try:

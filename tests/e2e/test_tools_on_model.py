@@ -74,6 +74,7 @@ def test_forced_calls_are_valid(client: Any, choice: Any, allowed: set[str]) -> 
     assert arguments == reply.choices[0].message.tool_calls[0].function.arguments
 
 
+@pytest.mark.slow
 def test_strict_functions_and_a_schema_of_the_answer_are_enforced_together(client: Any) -> None:
     strict = [{"type": "function", "function": {**tool, "strict": True}} for tool in TOOLS]
     form = {"type": "json_schema", "json_schema": {"name": "place", "strict": True, "schema": PLACE}}
@@ -87,6 +88,7 @@ def test_strict_functions_and_a_schema_of_the_answer_are_enforced_together(clien
         Draft202012Validator(PLACE).validate(json.loads(message.content))
 
 
+@pytest.mark.slow
 def test_a_json_object(client: Any) -> None:
     reply = client.chat.completions.create(
         model="smollm2",

@@ -8,6 +8,7 @@ from sgl_runtime.sampling_params import SamplingParams, reject
 from sgl_runtime.server.encode_prompts import required_pooling
 from sgl_runtime.server.encode_request import ENCODE_OPTIONS, EncodeInput, encode_requests, parse_inputs
 from sgl_runtime.server.field_checks import checked_fields
+from sgl_runtime.server.generate_request import check_number
 from sgl_runtime.server.native_path import NativePath
 from sgl_runtime.server.pending_reply import PendingReply
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
@@ -92,6 +93,7 @@ async def run_encode(
     Raises:
         SglRuntimeError: one is wrong or failed.
     """
+    check_number(len(inputs), manager.max_live)
     async with manager.submit(encode_requests(inputs, fields), stream=False) as submission:
         await submission.finish()
     return submission.pendings

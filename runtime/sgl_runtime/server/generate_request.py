@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sgl_runtime.errors import InvalidRequestError
+from sgl_runtime.errors import InvalidRequestError, OverloadedError
 from sgl_runtime.ipc.request_parts import FloatRows, LogitProcessorCall, SessionTurn
 from sgl_runtime.sampling_params import SamplingParams, reject
 from sgl_runtime.server.field_checks import (
@@ -118,11 +118,16 @@ class GenerateBody:
     stream: bool
 
 
-def parse_generate(payload: Any) -> GenerateBody:
+def parse_generate(payload: Any, *, most: int | None = None) -> GenerateBody:
     """Check a body of `/generate`.
+
+    Args:
+        payload: The body.
+        most: How many outputs it may ask for; None for any number.
 
     Raises:
         InvalidRequestError: the first thing that is wrong, with the field's path.
+        OverloadedError: it asks for more than `most` outputs.
     """
     fields = checked_fields(payload, FIELDS)
     stream = checked_boolean("stream", fields.get("stream", False))
@@ -137,6 +142,7 @@ def parse_generate(payload: Any) -> GenerateBody:
             "the request has neither text nor input_ids; give one or both, or input_embeds", param="text"
         )
     num_prompts = _num_prompts(text, input_ids, embeds)
+    check_number(num_prompts or 1, most)
     if num_prompts is None:
         options = {name: check(name, fields.get(name)) for name, check in OPTIONS.items()}
         prompt = _prompt("", text, input_ids, embeds, fields.get("sampling_params"), fields.get("rid"))
@@ -153,6 +159,7 @@ def parse_generate(payload: Any) -> GenerateBody:
         for name in OPTIONS:
             for prompt, value in zip(prompts, _option_column(name, fields.get(name), num_prompts), strict=True):
                 prompt[name] = value
+    check_number(sum(prompt["sampling"].n for prompt in prompts), most)
     is_batch = num_prompts is not None or prompts[0]["sampling"].n > 1
     requests = [request for prompt in prompts for request in _samples({**prompt, **flags, "in_list": is_batch})]
     _check_logprob_options(requests)
@@ -160,6 +167,19 @@ def parse_generate(payload: Any) -> GenerateBody:
     _check_sessions(requests)
     _check_distinct(requests)
     return GenerateBody(requests=requests, is_batch=is_batch, stream=stream)
+
+
+def check_number(count: int, most: int | None) -> None:
+    """Hold the outputs or vectors of one call to what the server takes at all, before anything is made for them.
+
+    Raises:
+        OverloadedError: there are more.
+    """
+    if most is not None and count > most:
+        raise OverloadedError(
+            f"the call asks for {count} outputs; the server takes {most} requests at a time (--max-running-requests"
+            " and --max-queued-requests together)"
+        )
 
 
 def new_rid() -> str:

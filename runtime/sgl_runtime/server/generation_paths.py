@@ -30,7 +30,7 @@ class GenerationPaths:
 
     async def _generate(self, payload: Any) -> Any:
         """Generate from text or token ids."""
-        body = parse_generate(payload)
+        body = parse_generate(payload, most=self._manager.max_live)
         if body.stream:
             raise InvalidRequestError("stream is true; a call answers once, ask for the stream instead", param="stream")
         async with self._manager.submit(body.requests, stream=False) as submission:

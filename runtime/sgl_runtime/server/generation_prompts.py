@@ -10,9 +10,8 @@ from sgl_runtime.errors import ContextLengthError, InvalidRequestError
 from sgl_runtime.ipc.messages import TokenizedRequest
 from sgl_runtime.ipc.request_parts import FloatRows, LogitProcessorCall
 from sgl_runtime.model_info import ModelInfo
-from sgl_runtime.sampling_params import reject
+from sgl_runtime.sampling_params import MAX_SHOWN, reject
 from sgl_runtime.server.encode_prompts import check_generates
-from sgl_runtime.server.field_checks import MAX_SHOWN
 from sgl_runtime.server.generate_request import GenerateRequest
 from sgl_runtime.server.pending_reply import PendingReply
 from sgl_runtime.server.stop_regex_compiler import StopRegexCompiler
@@ -129,8 +128,9 @@ class GenerationPrompts:
             )
 
     def _check_ids(self, request: GenerateRequest) -> None:
-        size = self._info.vocab_size
-        for position, token_id in enumerate(request.input_ids or ()):
+        size, given = self._info.vocab_size, request.input_ids
+        are_known = not given or (min(given) >= 0 and max(given) < size)
+        for position, token_id in enumerate(() if are_known or given is None else given):
             if not 0 <= token_id < size:
                 raise reject(f"{request.path}input_ids[{position}]", token_id, f"from 0 to {size - 1}")
         for name, ids in (

@@ -15,11 +15,12 @@ class LiveRequests:
         limit: Most requests at a time; None for no limit.
 
     Attributes:
+        limit: As given.
         idle: Set while there are none.
     """
 
     def __init__(self, *, limit: int | None) -> None:
-        self._limit = limit
+        self.limit = limit
         self._live: dict[str, tuple[PendingReply, Submission]] = {}
         self._counted: set[str] = set()
         # Requests that were given up and whose end the scheduler has not confirmed, each with its client's rid.
@@ -51,10 +52,10 @@ class LiveRequests:
                 )
         counted = [pending.request.rid for pending in submission.pendings if not pending.is_probe]
         num_live = len(self._counted) + len(counted)
-        if self._limit is not None and num_live > self._limit:
+        if self.limit is not None and num_live > self.limit:
             raise OverloadedError(
                 f"{len(self._counted)} requests run or wait, and {len(counted)} more would come; the server takes"
-                f" {self._limit} (--max-running-requests and --max-queued-requests together), try again later"
+                f" {self.limit} (--max-running-requests and --max-queued-requests together), try again later"
             )
         self._counted.update(counted)
         for pending in submission.pendings:

@@ -89,7 +89,7 @@ class NativeApi:
         """
         if path != "/generate":
             raise InvalidRequestError(f"{path!r} does not stream; only '/generate' does")
-        body = parse_generate(payload)
+        body = parse_generate(payload, most=self.manager.max_live)
         async with (
             self.manager.submit(body.requests, stream=True) as submission,
             aclosing(submission.updates()) as updates,

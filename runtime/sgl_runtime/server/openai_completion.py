@@ -48,7 +48,7 @@ class OpenAICompletion:
         Raises:
             InvalidRequestError: the body is wrong.
         """
-        return PreparedCompletion(parse_completion(payload), int(time.time()))
+        return PreparedCompletion(parse_completion(payload, most=self._manager.max_live), int(time.time()))
 
     async def reply(self, prepared: PreparedCompletion) -> dict[str, Any]:
         """The whole reply.

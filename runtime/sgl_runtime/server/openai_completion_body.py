@@ -51,8 +51,12 @@ class OpenAICompletionBody:
     constraint_field: str | None
 
 
-def parse_completion(payload: Any) -> OpenAICompletionBody:
+def parse_completion(payload: Any, *, most: int | None = None) -> OpenAICompletionBody:
     """Check a body of /v1/completions.
+
+    Args:
+        payload: The body.
+        most: How many outputs it may ask for; None for any number.
 
     Raises:
         InvalidRequestError: the first thing that is wrong, by the name it has in this body.
@@ -90,7 +94,7 @@ def parse_completion(payload: Any) -> OpenAICompletionBody:
     if echo and logprobs:
         body["logprob_start_len"] = 0
     with openai_names(prompt="prompt", constraint=constraint.field):
-        requests = parse_generate(body).requests
+        requests = parse_generate(body, most=most).requests
     return OpenAICompletionBody(
         requests=[replace(request, must_fit="max_tokens" in fields) for request in requests],
         stream=stream,

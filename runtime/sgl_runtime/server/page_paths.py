@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from sgl_runtime.errors import InvalidRequestError, SglRuntimeError
 from sgl_runtime.grammar.base import GrammarSpec
-from sgl_runtime.sampling_params import GRAMMAR_KINDS, reject
+from sgl_runtime.sampling_params import GRAMMAR_KINDS, MAX_CONSTRAINT, reject
 from sgl_runtime.server.field_checks import checked_boolean, checked_fields, checked_integer, checked_text
 from sgl_runtime.server.grammar_checker import GrammarChecker
 from sgl_runtime.server.metrics import PREFIX
@@ -18,9 +18,6 @@ from sgl_runtime.server.native_path import NativePath
 from sgl_runtime.server.request_books import RequestBooks
 from sgl_runtime.server.request_views import inspection, summary
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
-
-MAX_CONSTRAINT = 1_000_000
-"""Characters of a constraint that is checked."""
 
 MAX_LISTED = 1000
 MAX_SHOWN_TOKENS = 10_000

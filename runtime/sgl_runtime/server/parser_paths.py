@@ -1,5 +1,6 @@
 """Paths that split a text that a model wrote: its tool calls, its thinking."""
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -13,11 +14,16 @@ from sgl_runtime.server.field_checks import checked_fields, checked_text
 from sgl_runtime.server.native_path import NativePath
 from sgl_runtime.server.openai_tools import checked_tools
 from sgl_runtime.server.reasoning_parsers import REASONING_PARSERS, reasoning_style
+from sgl_runtime.server.tool_parsers.events import ReplyEvent
 from sgl_runtime.server.tool_parsers.reply_writer import ReplyWriter
 from sgl_runtime.server.tool_parsers.table import TOOL_PARSERS, tool_format
 from sgl_runtime.server.tool_parsers.text_parser import TextParser
 from sgl_runtime.server.tool_parsers.text_reader import Steps, TextReader
 
+MAX_TEXT = 1_000_000
+"""Characters of a text that is split."""
+
+_PIECE = 2048
 _CHANNELS = "gpt-oss"
 
 
@@ -41,7 +47,7 @@ class ParserPaths:
     async def _parse_function_call(self, payload: Any) -> dict[str, Any]:
         """Tell the tool calls in a text from the rest of it."""
         fields = checked_fields(payload, ("text", "tools", "tool_call_parser"))
-        text = checked_text("text", fields.get("text"))
+        text = _checked_output(fields.get("text"))
         schemas = {tool.name: tool.parameters for tool in checked_tools(fields.get("tools", []))}
         name = _parser_name("tool_call_parser", fields, TOOL_PARSERS.names(), self._info.tool_call_parser)
         form = tool_format(name)
@@ -50,7 +56,7 @@ class ParserPaths:
             return form.read(reader, writer, schemas)
 
         parser = TextParser(read, ReplyWriter(schemas))
-        choice = joined([*parser.feed(text), *parser.finish()])
+        choice = joined(await _parsed(parser, text))
         calls = [
             {"tool_index": index, "name": call.name, "parameters": call.arguments}
             for index, call in enumerate(choice.calls)
@@ -60,7 +66,7 @@ class ParserPaths:
     async def _separate_reasoning(self, payload: Any) -> dict[str, Any]:
         """Tell the thinking in a text from the answer."""
         fields = checked_fields(payload, ("text", "reasoning_parser"))
-        text = checked_text("text", fields.get("text"))
+        text = _checked_output(fields.get("text"))
         marks = self._info.reasoning_parser
         name = _parser_name("reasoning_parser", fields, list(REASONING_PARSERS), None if marks is None else marks.name)
         style = reasoning_style(REASONING_PARSERS[name])
@@ -72,8 +78,24 @@ class ParserPaths:
             read_thinking, marks=style.marks, thinking=Thinking.MAY_BEGIN, begins_inside=style.begins_inside
         )
         parser = TextParser(channels if name == _CHANNELS else tagged, ReplyWriter())
-        choice = joined([*parser.feed(text), *parser.finish()])
+        choice = joined(await _parsed(parser, text))
         return {"reasoning_text": choice.reasoning, "text": choice.content}
+
+
+def _checked_output(value: Any) -> str:
+    text = checked_text("text", value)
+    if len(text) > MAX_TEXT:
+        raise InvalidRequestError(f"text has {len(text)} characters; at most {MAX_TEXT} are taken", param="text")
+    return text
+
+
+async def _parsed(parser: TextParser, text: str) -> list[ReplyEvent]:
+    """The events of a text, which others get their turn between the pieces of."""
+    events: list[ReplyEvent] = []
+    for begin in range(0, len(text), _PIECE):
+        events += parser.feed(text[begin : begin + _PIECE])
+        await asyncio.sleep(0)
+    return [*events, *parser.finish()]
 
 
 def _parser_name(field: str, fields: dict[str, Any], known: list[str], served: str | None) -> str:

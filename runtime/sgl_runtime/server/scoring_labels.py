@@ -8,7 +8,7 @@ from sgl_runtime.errors import RequestAbortedError
 from sgl_runtime.sampling_params import SamplingParams, reject
 from sgl_runtime.server.encode_request import checked_input_text
 from sgl_runtime.server.field_checks import MAX_INTEGER, checked_boolean, checked_fields, checked_integer, token_ids
-from sgl_runtime.server.generate_request import GenerateRequest, new_rid
+from sgl_runtime.server.generate_request import GenerateRequest, check_number, new_rid
 from sgl_runtime.server.pending_reply import PendingReply
 from sgl_runtime.server.request_options import MAX_PROBE_IDS
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
@@ -35,6 +35,7 @@ async def score_labels(manager: TokenizerManager, payload: Any) -> dict[str, Any
             raise reject(f"label_token_ids[{index}]", token_id, f"from 0 to {size - 1}")
     apply_softmax = checked_boolean("apply_softmax", fields.get("apply_softmax", False))
     prompts = _prompts(fields)
+    check_number(len(prompts), manager.max_live)
     priority = checked_integer("priority", fields.get("priority", 0), low=-MAX_INTEGER)
     async with manager.submit([_request(prompt, labels, priority) for prompt in prompts], stream=False) as submission:
         await submission.finish()

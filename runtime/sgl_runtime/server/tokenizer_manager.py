@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 MAX_HEARTBEAT_AGE_S = 10.0
 _LEAVE_WAIT_S = 0.5
+_PROMPTS_A_TURN = 32
 
 
 class TokenizerManager:
@@ -88,6 +89,11 @@ class TokenizerManager:
         self._last_heartbeat = time.monotonic()
 
     @property
+    def max_live(self) -> int | None:
+        """Most requests at a time; None for no limit."""
+        return self._live.limit
+
+    @property
     def num_live(self) -> int:
         """Requests that someone waits for."""
         return len(self._live)
@@ -117,6 +123,9 @@ class TokenizerManager:
             messages: list[TokenizedRequest] = []
             text_ids = await self._encode_batch(requests)
             for pending in pendings:
+                if pending.index % _PROMPTS_A_TURN == _PROMPTS_A_TURN - 1:
+                    # A call may have very many prompts: others get their turn between them.
+                    await asyncio.sleep(0)
                 # Outputs of one prompt stand together and have the same ids.
                 known = text_ids.get(pending.index)
                 if pending.request.sample:

@@ -79,3 +79,10 @@ def test_wrong_values_are_named(field, value):
     with pytest.raises(InvalidRequestError, match=f"sampling_params.{field}") as caught:
         SamplingParams.from_dict({field: value})
     assert caught.value.param.startswith(f"sampling_params.{field}")
+
+
+def test_rules_may_touch_many_tokens():
+    ids = list(range(200))
+    assert edited([2.0] * 200, ids, [], repetition_penalty=2.0) == [1.0] * 200
+    assert edited([2.0] * 200, [], [], logit_bias={str(token_id): 1 for token_id in ids}) == [3.0] * 200
+    assert edited([2.0] * 200, [], ids, presence_penalty=0.5) == [1.5] * 200

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from sgl_runtime.errors import ContextLengthError
 from sgl_runtime.sampling_params import GRAMMAR_KINDS
 from sgl_runtime.server.chat.chat_call import ChatCall
 from sgl_runtime.server.chat.chat_prompt import ChatPrompt, render_chat
@@ -78,7 +79,8 @@ class ChatService:
         sampling = self._sampling(call, plan)
         # Settings are checked before a long prompt is rendered.
         body = {**call.options, "input_ids": [], "sampling_params": sampling}
-        requests = parse_generate(body).requests
+        requests = parse_generate(body, most=self._manager.max_live).requests
+        self._check_length(call)
         prompt = render_chat(template, call.messages, call.template, plan)
         thinking, think_first = self._thinking(requests[0], prompt, call.reasoning.budget)
         # The template writes every special token itself, so none is put in front.
@@ -90,6 +92,13 @@ class ChatService:
             thinking=thinking,
             think_first=think_first,
         )
+
+    def _check_length(self, call: ChatCall) -> None:
+        """Refuse messages that cannot fit, each with a token at least, before they are rendered."""
+        count, context_length = len(call.messages), self._manager.model_info.context_length
+        if count > context_length:
+            message = f"there are {count} messages; the context holds {context_length} tokens"
+            raise ContextLengthError(message, param="messages")
 
     async def reply(self, prepared: PreparedChat) -> ChatReply:
         """The whole reply.

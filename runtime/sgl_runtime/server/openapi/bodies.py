@@ -6,7 +6,10 @@ from sgl_runtime.docstring_attributes import read_attributes
 from sgl_runtime.ipc.messages import PROFILE_ACTIVITIES, PauseMode
 from sgl_runtime.sampling_params import (
     GRAMMAR_KINDS,
+    MAX_CONSTRAINT,
+    MAX_STOP_IDS,
     MAX_STOP_REGEXES,
+    MAX_STOPS,
     SAMPLING_CHECKS,
     IntegerRange,
     NumberRange,
@@ -39,11 +42,13 @@ from sgl_runtime.server.openapi.schemas import (
     seconds,
 )
 from sgl_runtime.server.operation_paths import MAX_PROFILE_STEPS
-from sgl_runtime.server.page_paths import MAX_CONSTRAINT, MAX_LISTED, MAX_SHOWN_TOKENS
+from sgl_runtime.server.page_paths import MAX_LISTED, MAX_SHOWN_TOKENS
+from sgl_runtime.server.parser_paths import MAX_TEXT
 from sgl_runtime.server.reasoning_parsers import REASONING_PARSERS
 from sgl_runtime.server.request_options import MAX_PROBE_IDS, OPTIONS, IntegerOption
 from sgl_runtime.server.scoring_labels import LABEL_FIELDS
 from sgl_runtime.server.scoring_paths import CLASSIFY_FIELDS, PAIR_FIELDS, RERANK_FIELDS
+from sgl_runtime.server.token_paths import MAX_IDS, MAX_TEXTS
 from sgl_runtime.server.tool_parsers.table import TOOL_PARSERS
 
 TOKEN_IDS = list_of(COUNT)
@@ -59,17 +64,17 @@ _SAMPLING: dict[str, Schema] = {
         "propertyNames": {"pattern": "^[0-9]{1,9}$"},
         "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
     },
-    "stop": either(NAME, list_of(NAME)),
+    "stop": either(NAME, list_of(NAME, most=MAX_STOPS)),
     "stop_regex": either(NAME, list_of(NAME, most=MAX_STOP_REGEXES)),
-    "stop_token_ids": either(COUNT, TOKEN_IDS),
+    "stop_token_ids": either(COUNT, list_of(COUNT, most=MAX_STOP_IDS)),
     "ignore_eos": BOOLEAN,
     "no_stop_trim": BOOLEAN,
     "skip_special_tokens": BOOLEAN,
     "choices": {**list_of(NAME, least=1), "uniqueItems": True},
-    "regex": TEXT,
+    "regex": {**TEXT, "maxLength": MAX_CONSTRAINT},
     "json_schema": either(OBJECT, BOOLEAN, NAME),
     "json_schema_lenient": BOOLEAN,
-    "ebnf": NAME,
+    "ebnf": {**NAME, "maxLength": MAX_CONSTRAINT},
     "structural_tag": either(OBJECT, NAME),
     "custom_params": OBJECT,
 }
@@ -215,19 +220,25 @@ SCORE = either(
     ),
 )
 
-TOKENIZE = body({"text": either(TEXT, list_of(TEXT)), "add_special_tokens": BOOLEAN}, required=("text",))
+_TEXT_OR_TEXTS = either(TEXT, list_of(TEXT, most=MAX_TEXTS))
+TOKENIZE = body({"text": _TEXT_OR_TEXTS, "add_special_tokens": BOOLEAN}, required=("text",))
 TOKENIZE_PROMPT = body(
-    {"model": ANYTHING, "prompt": either(TEXT, list_of(TEXT)), "add_special_tokens": BOOLEAN}, required=("prompt",)
+    {"model": ANYTHING, "prompt": _TEXT_OR_TEXTS, "add_special_tokens": BOOLEAN}, required=("prompt",)
 )
 DETOKENIZE = body(
-    {"model": ANYTHING, "tokens": either(TOKEN_IDS, list_of(TOKEN_IDS)), "skip_special_tokens": BOOLEAN},
+    {
+        "model": ANYTHING,
+        "tokens": either(list_of(COUNT, most=MAX_IDS), list_of(TOKEN_IDS, most=MAX_TEXTS)),
+        "skip_special_tokens": BOOLEAN,
+    },
     required=("tokens",),
 )
+_OUTPUT: Schema = {**TEXT, "maxLength": MAX_TEXT}
 ROLE_AFFIXES = body({"messages": list_of(ref("Message")), "role": TEXT}, required=("role",))
 PARSE_FUNCTION_CALL = body(
-    {"text": TEXT, "tools": TOOLS, "tool_call_parser": one_of_words(TOOL_PARSERS.names())}, required=("text",)
+    {"text": _OUTPUT, "tools": TOOLS, "tool_call_parser": one_of_words(TOOL_PARSERS.names())}, required=("text",)
 )
-SEPARATE_REASONING = body({"text": TEXT, "reasoning_parser": one_of_words(REASONING_PARSERS)}, required=("text",))
+SEPARATE_REASONING = body({"text": _OUTPUT, "reasoning_parser": one_of_words(REASONING_PARSERS)}, required=("text",))
 
 FLUSH_CACHE = body({"timeout": seconds(MAX_WAIT_S)})
 KV_EVENTS = body({"since": integer(0), "limit": integer(1, MAX_EVENTS)})
