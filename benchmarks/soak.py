@@ -1,6 +1,6 @@
 """Mixed load for a long time on the small real model: memory stays flat, and at the end every slot is back.
 
-    python benchmarks/soak.py [--minutes 30] [--warm-up 5] [--clients 6] [--leave 0.2] [--seed 1] [--json FILE] [flags]
+    python benchmarks/soak.py [--minutes 30] [--warm-up 10] [--clients 6] [--leave 0.2] [--seed 1] [--json FILE] [flags]
 
 Starts `sgl serve` (further flags are handed on) and sends it what clients send: /generate, completions, chats with and
 without tools, schemas and regexes, responses, messages, sessions, aborts, requests that are wrong, streams and whole
@@ -201,7 +201,7 @@ def report(run: Run, growth: dict[str, dict[str, float]], state: dict[str, Any])
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--warm-up", type=float, default=5, help="minutes")
+    parser.add_argument("--warm-up", type=float, default=10, help="minutes")
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--leave", type=float, default=0.2)
     parser.add_argument("--seed", type=int, default=1)

@@ -113,6 +113,7 @@ async def generate(client: SoakClient) -> Outcome:
         "stop": rng.choice([[], ["the", "\n\n"], [". "]]),
         "stop_regex": rng.choice([[], [r"\d+"]]),
         "frequency_penalty": rng.choice([0.0, 0.5]),
+        "repetition_penalty": rng.choice([1.0, 1.1]),
     }
     body: dict[str, Any] = {"sampling_params": params, "priority": rng.choice([0, 0, 1])}
     match rng.randrange(4):

@@ -14,7 +14,16 @@ from fakes.request_examples import EXAMPLES
 from fakes.server_process import ServerProcess
 from fakes.server_watch import STATUSES, ServerWatch
 
-FLAGS = ["--read-timeout", "1", "--grammar-compile-timeout", "2", "--max-running-requests", "16", "--grammar-cache-size", "32"]
+FLAGS = [
+    "--read-timeout",
+    "1",
+    "--grammar-compile-timeout",
+    "2",
+    "--max-running-requests",
+    "16",
+    "--grammar-cache-size",
+    "32",
+]
 NUM_CLIENTS = 8
 MAX_GROWTH_MIB = 8.0
 """How much more memory a process may hold after a run of any length than after the warm-up."""

@@ -13,7 +13,18 @@ from fakes.hostile_connections import LONG_CALLS, visit
 from fakes.server_process import ServerProcess
 from fakes.server_watch import ServerWatch
 
-FLAGS = ["--read-timeout", "1", "--write-timeout", "2", "--keep-alive-timeout", "2", "--max-running-requests", "8", "--grammar-cache-size", "4"]
+FLAGS = [
+    "--read-timeout",
+    "1",
+    "--write-timeout",
+    "2",
+    "--keep-alive-timeout",
+    "2",
+    "--max-running-requests",
+    "8",
+    "--grammar-cache-size",
+    "4",
+]
 NUM_AT_ONCE = 24
 MAX_GROWTH_MIB = 8.0
 

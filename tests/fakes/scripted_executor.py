@@ -203,7 +203,7 @@ class ScriptedStep:
     ) -> "ScriptedStep":
         """The drawn token, or where a mask or an edit forbids it the next one, going round, that is allowed.
 
-        Edits forbid a token where they lower its logit.
+        Edits forbid a token where they lower its logit, unless they lower all.
         """
         ids = self.output.token_ids
         for row in np.flatnonzero(ids >= 0).tolist():
@@ -212,7 +212,9 @@ class ScriptedStep:
                 allowed = np.unpackbits(masks[row].view(np.uint8), bitorder="little").astype(np.bool_)
             if logit_edits is not None:
                 lowered = (logit_edits.rows == row) & (logit_edits.added < 0) & (logit_edits.token_ids < len(allowed))
-                allowed[logit_edits.token_ids[lowered]] = False
+                rest = allowed.copy()
+                rest[logit_edits.token_ids[lowered]] = False
+                allowed = rest if rest.any() else allowed
             if not allowed[ids[row]]:
                 choices = np.flatnonzero(allowed)
                 # Beyond what is drawn only where a grammar leaves nothing else.

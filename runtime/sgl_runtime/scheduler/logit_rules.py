@@ -42,9 +42,12 @@ class LogitRules:
         self._added = np.empty(64, dtype=np.float64)
         if sampling.repetition_penalty != 1.0:
             for token_id in set(prompt_ids):
-                self._factors[self._place(token_id)] = sampling.repetition_penalty
+                # The place first: a new one may bring new arrays.
+                place = self._place(token_id)
+                self._factors[place] = sampling.repetition_penalty
         for token_id, bias in sampling.logit_bias:
-            self._added[self._place(token_id)] += bias
+            place = self._place(token_id)
+            self._added[place] += bias
 
     def count(self, token_id: int) -> None:
         """Take note of a generated token."""
