@@ -52,7 +52,7 @@ def test_what_is_not_there(client: TestClient) -> None:
 
 
 def test_a_method_of_a_path_has_one_route() -> None:
-    with pytest.raises(AssertionError, match="(GET|HEAD) /one is there twice"):
+    with pytest.raises(AssertionError, match=r"(GET|HEAD) /one is there twice"):
         RouteTable([ROUTES[0], ROUTES[0]])
     with pytest.raises(AssertionError, match="has parameters"):
         RouteTable([ROUTES[2]])
