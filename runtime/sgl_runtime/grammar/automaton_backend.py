@@ -3,6 +3,7 @@
 import itertools
 import re
 import time
+import weakref
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.grammar.automaton_record import from_record, to_record
@@ -31,13 +32,16 @@ class AutomatonBackend:
         vocabulary: The tokens.
         config: Limits and policies.
         tools: Worker processes and the disk cache.
+
+    Attributes:
+        masks: Those of states that the grammars have visited.
     """
 
     def __init__(self, vocabulary: GrammarVocabulary, config: GrammarConfig, tools: BackendTools) -> None:
         self._vocabulary = vocabulary
         self._config = config
         self._tools = tools
-        self._masks = TokenMaskCache(tools.order, max_bytes=_MASK_CACHE_BYTES)
+        self.masks = TokenMaskCache(tools.order, max_bytes=_MASK_CACHE_BYTES)
         self._compiler = AutomatonCompiler(config, tools.order.usable_bytes)
         self._keys = AutomatonKeys(config, tools.order.usable_bytes)
         self._ids = itertools.count()
@@ -68,13 +72,16 @@ class AutomatonBackend:
         return self._grammar(made)
 
     def _grammar(self, made: MadeAutomaton) -> EnforcedGrammar:
+        automaton_id = next(self._ids)
         grammar = FsmGrammar(
             made.automaton,
-            automaton_id=next(self._ids),
+            automaton_id=automaton_id,
             vocabulary=self._vocabulary,
-            masks=self._masks,
+            masks=self.masks,
             max_depth=self._config.max_grammar_depth,
         )
+        # Cursors hold their grammar: when it goes, nobody needs its masks.
+        weakref.finalize(grammar, self.masks.release, automaton_id)
         return EnforcedGrammar(grammar, "fsm", made.relaxed)
 
     def _kept(self, spec: GrammarSpec) -> MadeAutomaton | None:

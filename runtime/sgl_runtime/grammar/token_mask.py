@@ -4,9 +4,10 @@ The mask of a state has two parts.  One does not depend on the stack: tokens tha
 pop, and go on where the callee was called: they are walked from there once that place is known, and remembered by it.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,22 +109,72 @@ def _ways_to(pending: Prefixes, order: VocabularyOrder) -> Ways:
     return ways
 
 
+K = TypeVar("K", bound=Hashable)
+
+
+class _MaskStore(Generic[K]):
+    """Masks by key; those that were used least recently leave when all take too much memory.
+
+    Args:
+        max_bytes: Most memory that they take.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._masks: OrderedDict[K, _Mask] = OrderedDict()
+        self.num_bytes = 0
+
+    def get(self, key: K) -> _Mask | None:
+        """The mask, which counts as used now."""
+        mask = self._masks.get(key)
+        if mask is not None:
+            self._masks.move_to_end(key)
+        return mask
+
+    def put(self, key: K, mask: _Mask) -> None:
+        """Keep a mask; the newest one stays whatever it takes."""
+        self._masks[key] = mask
+        self.grow(_num_bytes(mask))
+
+    def grow(self, num_bytes: int) -> None:
+        """A mask that is kept takes so much more."""
+        self.num_bytes += num_bytes
+        while self.num_bytes > self._max_bytes and len(self._masks) > 1:
+            self.forget(next(iter(self._masks)))
+
+    def forget(self, key: K) -> None:
+        """Keep a mask no longer, if it is still there."""
+        mask = self._masks.pop(key, None)
+        if mask is not None:
+            self.num_bytes -= _num_bytes(mask)
+
+
 class TokenMaskCache:
-    """Remembers the masks of states that were visited, the least recently used ones leave first.
+    """Remembers the masks of states that were visited.
 
     Args:
         order: The vocabulary.
-        max_bytes: Most memory that rows take.
+        max_bytes: Most memory that they take; a fourth of it is for parts that automata share.
     """
 
     def __init__(self, order: VocabularyOrder, *, max_bytes: int) -> None:
         self.order = order
-        self._max_rows = max(1, max_bytes // (4 * ((order.size + 31) // 32)))
-        self._num_rows = 0
-        self._masks: OrderedDict[tuple[int, int], _Mask] = OrderedDict()
+        self._masks: _MaskStore[tuple[int, int]] = _MaskStore(max_bytes - max_bytes // 4)
         # Masks of states in parts that automata share, without what depends on the stack.
-        self._shared: OrderedDict[Hashable, _Mask] = OrderedDict()
+        self._shared: _MaskStore[Hashable] = _MaskStore(max_bytes // 4)
+        # The states of each automaton that have masks, and the automata of which nobody has a grammar any more.
+        self._visited: dict[int, set[int]] = {}
+        self._unused: deque[int] = deque()
         self._counting = CountingMasks(order)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that all masks take."""
+        return self._masks.num_bytes + self._shared.num_bytes
+
+    def release(self, automaton_id: int) -> None:
+        """Nobody will ask for masks of an automaton any more; any thread may call this, at any time."""
+        self._unused.append(automaton_id)
 
     def row(self, automaton: ByteAutomaton, automaton_id: int, state: int, stack: Stack) -> MaskRow:
         """The row of a state; not to be written to.
@@ -134,26 +185,24 @@ class TokenMaskCache:
             state: One of its states.
             stack: What it remembers.
         """
-        key = (automaton_id, state)
-        mask = self._masks.get(key)
+        mask = self._masks.get((automaton_id, state))
         if mask is None:
-            mask = self._masks[key] = self._first(automaton, state)
-            self._forget_oldest()
-        else:
-            self._masks.move_to_end(key)
+            mask = self._first(automaton, state)
+            self._forget_unused()
+            self._visited.setdefault(automaton_id, set()).add(state)
+            self._masks.put((automaton_id, state), mask)
         depth = len(stack)
         while mask.pending and depth:
             depth -= 1
             deeper = mask.deeper.get(stack[depth])
             if deeper is None:
                 deeper = mask.deeper[stack[depth]] = _deeper_mask(automaton, mask, stack[depth], self.order)
-                self._num_rows += 1
+                self._masks.grow(_num_bytes(deeper))
             mask = deeper
         return mask.row
 
     def _first(self, automaton: ByteAutomaton, state: int) -> _Mask:
         """The mask of a state as far as it does not depend on the stack."""
-        self._num_rows += 1
         key = self._shared_key(automaton, state)
         if key is not None:
             shared = self._shared.get(key)
@@ -162,7 +211,7 @@ class TokenMaskCache:
                     shared = _Mask(*self._counting.mask(key.least, key.most, key.label))
                 else:
                     shared = self._walked(automaton, state)
-                self._shared[key] = shared
+                self._shared.put(key, shared)
             return _Mask(shared.row, shared.pending)
         for twins in automaton.twins:
             if twins.first_state <= state < twins.first_state + len(twins.originals):
@@ -193,21 +242,24 @@ class TokenMaskCache:
         if mask is None:
             mask = self._walked(automaton, original)
             if key is not None:
-                self._shared[key] = mask
+                self._shared.put(key, mask)
         if not mask.pending:
             return _Mask(mask.row, {})
         if mask.ways is None:
             mask.ways = _ways_to(mask.pending, self.order)
+            if key is not None:
+                self._shared.grow(sum(level.nbytes for level in mask.ways))
         _, pending = VocabularyWalk(automaton, self.order, ways=mask.ways).run(_seed(state))
         return _Mask(mask.row, pending)
 
-    def _forget_oldest(self) -> None:
-        while self._num_rows > self._max_rows and len(self._masks) > 1:
-            _, oldest = self._masks.popitem(last=False)
-            self._num_rows -= _num_rows(oldest)
-        while len(self._shared) > self._max_rows:
-            self._shared.popitem(last=False)
+    def _forget_unused(self) -> None:
+        while self._unused:
+            automaton_id = self._unused.popleft()
+            for state in self._visited.pop(automaton_id, ()):
+                self._masks.forget((automaton_id, state))
 
 
-def _num_rows(mask: _Mask) -> int:
-    return 1 + sum(map(_num_rows, mask.deeper.values()))
+def _num_bytes(mask: _Mask) -> int:
+    own = mask.row.nbytes + sum(nodes.nbytes + labels.nbytes for nodes, labels in mask.pending.values())
+    ways = 0 if mask.ways is None else sum(level.nbytes for level in mask.ways)
+    return own + ways + sum(map(_num_bytes, mask.deeper.values()))

@@ -9,9 +9,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
 
-from sgl_runtime.errors import InvalidRequestError, RequestAbortedError
+from sgl_runtime.errors import InvalidRequestError, RequestAbortedError, RequestTooLargeError
 
 T = TypeVar("T")
+
+MAX_CONTAINERS, MAX_VALUES = 250_000, 2_000_000
+"""Most lists and objects of a body, and most values.  Each costs time and memory of its own, which text does not, and
+nobody else is answered while they are read."""
+
+_WORTH_COUNTING = 1 << 18
 
 
 async def read_json(request: Request) -> Any:
@@ -19,6 +25,7 @@ async def read_json(request: Request) -> Any:
 
     Raises:
         InvalidRequestError: it is no JSON.
+        RequestTooLargeError: it holds too many values.
         RequestAbortedError: the client went away before its end.
     """
     body = bytearray()
@@ -29,12 +36,23 @@ async def read_json(request: Request) -> Any:
         raise RequestAbortedError("the client closed the connection before the end of the body") from error
     if not body:
         return None
+    if len(body) > _WORTH_COUNTING:
+        _check_count("lists and objects", body.count(b"[") + body.count(b"{"), MAX_CONTAINERS)
+        _check_count("values", body.count(b","), MAX_VALUES)
     try:
         return msgspec.json.decode(bytes(body))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"the body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise InvalidRequestError("the body is nested too deeply") from error
+
+
+def _check_count(what: str, count: int, most: int) -> None:
+    # Marks inside of texts count too: telling them apart would cost what is saved here.
+    if count > most:
+        raise RequestTooLargeError(
+            f"the body holds about {count} {what}; at most {most} are taken. Send less at once, embeddings in base64"
+        )
 
 
 def json_response(content: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:

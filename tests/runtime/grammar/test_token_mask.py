@@ -1,12 +1,17 @@
+import gc
 import json
 import random
-from typing import Any
+import threading
+from typing import Any, cast
 
 import numpy as np
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.grammar.automaton import ByteAutomaton
+from sgl_runtime.grammar.automaton_backend import AutomatonBackend
+from sgl_runtime.grammar.backend_tools import BackendTools
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
+from sgl_runtime.grammar.compile_workers import CompileWorkers
 from sgl_runtime.grammar.compiler import compile_automaton
 from sgl_runtime.grammar.token_mask import TokenMaskCache, compute_mask
 from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
@@ -66,8 +71,9 @@ def test_ids_past_the_number_of_logits_are_left_out() -> None:
 
 def test_cache_forgets_the_rows_not_used_for_longest(byte_level_vocabulary: GrammarVocabulary) -> None:
     automaton = automaton_of("abcdef")
+    # Three fourths are for masks of automata, the rest for parts that they share.
     cache = TokenMaskCache(
-        VocabularyOrder.of(byte_level_vocabulary), max_bytes=3 * 4 * byte_level_vocabulary.num_mask_words
+        VocabularyOrder.of(byte_level_vocabulary), max_bytes=4 * 4 * byte_level_vocabulary.num_mask_words
     )
     rows = [cache.row(automaton, 0, state, ()) for state in range(3)]
     assert cache.row(automaton, 0, 0, ()) is rows[0]
@@ -77,6 +83,53 @@ def test_cache_forgets_the_rows_not_used_for_longest(byte_level_vocabulary: Gram
     again = cache.row(automaton, 0, 1, ())
     assert again is not rows[1]
     assert np.array_equal(again, rows[1])
+
+
+def test_masks_of_many_automata_stay_within_the_limit_and_go_with_the_last_user(
+    byte_level_vocabulary: GrammarVocabulary,
+) -> None:
+    order = VocabularyOrder.of(byte_level_vocabulary)
+    tokens = byte_level_vocabulary.token_bytes
+    limit = 400_000
+    cache = TokenMaskCache(order, max_bytes=limit)
+    rng = random.Random(3)
+    peak = 0
+    for number in range(30):
+        schema = {"type": "object", "properties": {f"k{number}": {"type": "string"}, "list": {"type": "array"}}}
+        automaton = compile_automaton(GrammarSpec("json_schema", json.dumps(schema)), GrammarConfig())
+        state, stack = 0, ()
+        for _ in range(25):
+            row = cache.row(automaton, number, state, stack)
+            np.testing.assert_array_equal(row, compute_mask(automaton, state, stack, order))
+            peak = max(peak, cache.num_bytes)
+            allowed = bits(row, byte_level_vocabulary.size)
+            if not allowed:
+                break
+            state, stack = automaton.run(state, stack, tokens[rng.choice(allowed)] or b"")
+    assert limit // 2 < peak <= limit
+    for number in range(30):
+        cache.release(number)
+    last = compile_automaton(GrammarSpec("regex", "x"), GrammarConfig())
+    cache.row(last, 30, 0, ())
+    # What is left is of the last automaton, and of parts that others may come to share.
+    assert cache.num_bytes <= limit // 4 + 4 * byte_level_vocabulary.num_mask_words
+
+
+def test_a_grammar_that_nobody_holds_takes_its_masks_along(byte_level_vocabulary: GrammarVocabulary) -> None:
+    order = VocabularyOrder.of(byte_level_vocabulary)
+    # Small constraints are compiled at once: no worker is asked.
+    tools = BackendTools(workers=cast(CompileWorkers, None), disk_cache=None, order=order, stop=threading.Event())
+    backend = AutomatonBackend(byte_level_vocabulary, GrammarConfig(), tools)
+    row = np.zeros(byte_level_vocabulary.num_mask_words, dtype=np.int32)
+    sizes = []
+    for number in range(12):
+        made = backend.compile_at_once(GrammarSpec("regex", f"[a-z]{{{number + 1}}}-{number}"))
+        assert made is not None
+        made.grammar.new_state().fill_mask(row)
+        del made
+        gc.collect()
+        sizes.append(backend.masks.num_bytes)
+    assert max(sizes) == min(sizes) > 0
 
 
 def test_looking_at_whole_levels_finds_what_looking_at_single_prefixes_does(

@@ -44,6 +44,26 @@ def test_bad_body_is_a_400_in_the_envelope(server: ScriptedServer, body: bytes) 
     assert requests.get(server.url + "/health", timeout=20).json() == {"status": "ok"}
 
 
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"[" + b"[]," * 300_000 + b"0]", "lists and objects"),
+        (b'{"text": [' + b"1," * 2_100_000 + b"1]}", "values"),
+    ],
+)
+def test_a_body_of_very_many_values_is_refused(server: ScriptedServer, body: bytes, what: str) -> None:
+    response = requests.post(f"{server.url}/generate", data=body, timeout=30)
+    assert response.status_code == 413
+    assert what in response.json()["error"]["message"]
+
+
+def test_a_long_text_is_taken_whatever_it_holds(server: ScriptedServer) -> None:
+    text = "a, [b], {c} " * 80_000
+    response = requests.post(f"{server.url}/generate", json={"text": text}, timeout=30)
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "context_length_exceeded"
+
+
 def test_unknown_path_and_wrong_method(server: ScriptedServer) -> None:
     missing = requests.post(server.url + "/generat", json={}, timeout=20)
     assert (missing.status_code, error_of(missing)["code"]) == (404, "not_found")
