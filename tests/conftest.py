@@ -1,5 +1,7 @@
 """Fixtures shared by all tests, and the selection of what runs by default."""
 
+import ctypes
+import gc
 import logging
 import os
 import sys
@@ -8,6 +10,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import pytest
 
 # Read when Triton is first imported, which other libraries do, too.  Finding a device takes torch, which is loaded later.
@@ -27,6 +30,8 @@ os.environ["SGL_CACHE_DIR"] = _CACHE.name
 
 # Before any test loads torch: tests run beside the processes that they start.
 bound_thread_spinning()
+
+MUCH_MEMORY = 1 << 30
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -66,6 +71,16 @@ def failed_idle_checks(_idle_check_handler: _FailedIdleChecks) -> Iterator[list[
     """What idle checks have found so far; a test that ends with something in it fails."""
     yield _idle_check_handler.messages
     assert not _idle_check_handler.messages
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _freed_memory() -> Iterator[None]:
+    """Give what a module's models took back to the system; the C library keeps it otherwise."""
+    yield
+    if psutil.Process().memory_info().rss > MUCH_MEMORY:
+        gc.collect()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _has_cuda() -> bool:

