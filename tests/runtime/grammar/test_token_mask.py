@@ -90,11 +90,11 @@ def test_masks_of_many_automata_stay_within_the_limit_and_go_with_the_last_user(
 ) -> None:
     order = VocabularyOrder.of(byte_level_vocabulary)
     tokens = byte_level_vocabulary.token_bytes
-    limit = 400_000
+    limit = 250_000
     cache = TokenMaskCache(order, max_bytes=limit)
     rng = random.Random(3)
     peak = 0
-    for number in range(30):
+    for number in range(16):
         schema = {"type": "object", "properties": {f"k{number}": {"type": "string"}, "list": {"type": "array"}}}
         automaton = compile_automaton(GrammarSpec("json_schema", json.dumps(schema)), GrammarConfig())
         state, stack = 0, ()
@@ -107,10 +107,10 @@ def test_masks_of_many_automata_stay_within_the_limit_and_go_with_the_last_user(
                 break
             state, stack = automaton.run(state, stack, tokens[rng.choice(allowed)] or b"")
     assert limit // 2 < peak <= limit
-    for number in range(30):
+    for number in range(16):
         cache.release(number)
     last = compile_automaton(GrammarSpec("regex", "x"), GrammarConfig())
-    cache.row(last, 30, 0, ())
+    cache.row(last, 16, 0, ())
     # What is left is of the last automaton, and of parts that others may come to share.
     assert cache.num_bytes <= limit // 4 + 4 * byte_level_vocabulary.num_mask_words
 
