@@ -35,7 +35,7 @@ def post(server: ServerProcess, text: str, replies: list[object]) -> threading.T
     def send() -> None:
         try:
             replies.append(requests.post(server.url + "/generate", json={"text": text}, timeout=30))
-        except requests.ConnectionError as error:
+        except requests.RequestException as error:
             replies.append(error)
 
     thread = threading.Thread(target=send)

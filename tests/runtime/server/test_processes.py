@@ -33,7 +33,7 @@ def in_background(server: ServerProcess, text: str) -> tuple[threading.Thread, l
     def send() -> None:
         try:
             replies.append(requests.post(server.url + "/generate", json={"text": text}, timeout=20))
-        except requests.ConnectionError as error:
+        except requests.RequestException as error:
             replies.append(error)
 
     thread = threading.Thread(target=send)
