@@ -1,7 +1,6 @@
 """Thousands of senseless requests: each is answered, and the server holds no more than before."""
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Iterator
 
@@ -12,7 +11,7 @@ from fakes.hostile_bodies import HostileBodies, RawRequest
 from fakes.raw_client import exchange
 from fakes.request_examples import EXAMPLES
 from fakes.server_process import ServerProcess
-from fakes.server_watch import STATUSES, ServerWatch
+from fakes.server_watch import STATUSES, ServerWatch, endure
 
 FLAGS = [
     "--read-timeout",
@@ -25,8 +24,6 @@ FLAGS = [
     "32",
 ]
 NUM_CLIENTS = 8
-MAX_GROWTH_MIB = 8.0
-"""How much more memory a process may hold after a run of any length than after the warm-up."""
 
 
 @pytest.fixture(scope="module")
@@ -95,18 +92,9 @@ async def crowd(server: ServerProcess, *, seed: int, number: int) -> Counter[str
 
 
 def run(watch: ServerWatch, *, seed: int, warm_up: int, number: int) -> None:
-    asyncio.run(crowd(watch.server, seed=seed, number=warm_up))
-    watch.assert_whole()
-    before = watch.holdings()
-    outcomes = asyncio.run(crowd(watch.server, seed=seed + 1, number=number))
-    watch.assert_whole()
-    watch.wait_for_fds(before, spare=6)
-    after = watch.holdings()
-    print(json.dumps({"requests": number, "outcomes": outcomes, "before": str(before), "after": str(after)}))
+    outcomes = endure(watch, crowd, seed=seed, warm_up=warm_up, number=number, spare_fds=6)
     assert outcomes["200"] > number // 20
     assert outcomes["400"] > number // 3
-    for title, held in after.items():
-        assert held.rss_mib < before[title].rss_mib + MAX_GROWTH_MIB, (title, before, after)
 
 
 def test_some_hundred_senseless_requests_change_nothing(watch: ServerWatch) -> None:

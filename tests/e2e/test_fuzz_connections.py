@@ -1,7 +1,6 @@
 """Hundreds of connections that are slow or cut: the server holds no more afterwards than before."""
 
 import asyncio
-import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import requests
 
 from fakes.hostile_connections import LONG_CALLS, visit
 from fakes.server_process import ServerProcess
-from fakes.server_watch import ServerWatch
+from fakes.server_watch import ServerWatch, endure
 
 FLAGS = [
     "--read-timeout",
@@ -26,7 +25,6 @@ FLAGS = [
     "4",
 ]
 NUM_AT_ONCE = 24
-MAX_GROWTH_MIB = 8.0
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +52,7 @@ async def crowd(server: ServerProcess, *, seed: int, number: int) -> Counter[str
 
 
 def run(watch: ServerWatch, *, seed: int, warm_up: int, number: int) -> None:
-    asyncio.run(crowd(watch.server, seed=seed, number=warm_up))
-    watch.assert_whole()
-    before = watch.holdings()
-    outcomes = asyncio.run(crowd(watch.server, seed=seed + 1, number=number))
-    watch.assert_whole()
-    watch.wait_for_fds(before, spare=2)
-    after = watch.holdings()
-    print(json.dumps({"connections": number, "outcomes": outcomes, "before": str(before), "after": str(after)}))
-    for title, held in after.items():
-        assert held.rss_mib < before[title].rss_mib + MAX_GROWTH_MIB, (title, before, after)
+    endure(watch, crowd, seed=seed, warm_up=warm_up, number=number, spare_fds=2)
 
 
 def test_a_hundred_cut_connections_leave_nothing(watch: ServerWatch) -> None:

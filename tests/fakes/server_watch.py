@@ -1,7 +1,11 @@
 """What a server in processes of its own holds: memory, open files, requests, slots."""
 
+import asyncio
+import json
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,3 +80,25 @@ class ServerWatch:
                 return
             assert time.monotonic() < deadline, (before, now)
             threading.Event().wait(0.05)
+
+
+MAX_GROWTH_MIB = 8.0
+"""How much more memory a process may hold after a run of any length than after the warm-up."""
+
+Crowd = Callable[..., Coroutine[Any, Any, Counter[str]]]
+"""Clients that do their worst: takes the server, a seed and how many times; gives what came of it."""
+
+
+def endure(watch: ServerWatch, crowd: Crowd, *, seed: int, warm_up: int, number: int, spare_fds: int) -> Counter[str]:
+    """Let a crowd at a server; afterwards it holds what it held before, once it was warm."""
+    asyncio.run(crowd(watch.server, seed=seed, number=warm_up))
+    watch.assert_whole()
+    before = watch.holdings()
+    outcomes = asyncio.run(crowd(watch.server, seed=seed + 1, number=number))
+    watch.assert_whole()
+    watch.wait_for_fds(before, spare=spare_fds)
+    after = watch.holdings()
+    print(json.dumps({"number": number, "outcomes": outcomes, "before": str(before), "after": str(after)}))
+    for title, held in after.items():
+        assert held.rss_mib < before[title].rss_mib + MAX_GROWTH_MIB, (title, before, after)
+    return outcomes

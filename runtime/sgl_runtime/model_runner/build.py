@@ -69,16 +69,7 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
     if not config.device.disable_cuda_graph:
         rows = min(config.scheduler.max_running_requests, config.device.cuda_graph_max_bs)
         runner.capture_graphs(rows, spare_slot=memory.pool.spare_slot)
-    return BuiltModel(
-        runner=runner,
-        num_slots=memory.pool.spare_slot,
-        num_host_slots=memory.num_host_slots,
-        kv_cache_bytes=memory.num_bytes,
-        context_length=memory.context_length,
-        weight_dtype=str(dtype).removeprefix("torch."),
-        device=device.torch_device.type,
-        attention_backend=name,
-    )
+    return built_around(runner, memory, dtype=dtype, device=device, attention_name=name)
 
 
 @dataclass(frozen=True)
@@ -100,6 +91,22 @@ class KVMemory:
     num_host_slots: int
     num_bytes: int
     context_length: int
+
+
+def built_around(
+    runner: PassRunner, memory: KVMemory, *, dtype: torch.dtype, device: Device, attention_name: str
+) -> BuiltModel:
+    """A runner whose model keeps keys and values, with the numbers of that memory."""
+    return BuiltModel(
+        runner=runner,
+        num_slots=memory.pool.spare_slot,
+        num_host_slots=memory.num_host_slots,
+        kv_cache_bytes=memory.num_bytes,
+        context_length=memory.context_length,
+        weight_dtype=str(dtype).removeprefix("torch."),
+        device=device.torch_device.type,
+        attention_backend=attention_name,
+    )
 
 
 def build_memory(

@@ -14,6 +14,7 @@ from sgl_runtime.model_runner.build import (
     BuiltModel,
     attention_name,
     build_memory,
+    built_around,
     checked_context_length,
     weight_dtype,
 )
@@ -50,16 +51,7 @@ def build_pooling_model(config: RuntimeConfig, source: ModelSource, pooling: Poo
     runner = PoolingRunner(
         model, attention=attention, device=device, slot_table=memory.slot_table, host_pool=memory.host_pool
     )
-    return BuiltModel(
-        runner=runner,
-        num_slots=memory.pool.spare_slot,
-        num_host_slots=memory.num_host_slots,
-        kv_cache_bytes=memory.num_bytes,
-        context_length=memory.context_length,
-        weight_dtype=str(dtype).removeprefix("torch."),
-        device=device.torch_device.type,
-        attention_backend=name,
-    )
+    return built_around(runner, memory, dtype=dtype, device=device, attention_name=name)
 
 
 def _build_encoder(
