@@ -20,8 +20,10 @@ import numpy as np
 import torch
 import triton
 
-from sgl_runtime.attention.decode_pieces import cut
-from sgl_runtime.device.kernels import decode_attention, extend_attention, matvec
+from sgl_runtime.attention import decode_pieces
+from sgl_runtime.attention.decode_pieces import cut, extra_pieces
+from sgl_runtime.batch import SharedRange
+from sgl_runtime.device.kernels import decode_attention, extend_attention, matvec, shared_attention
 from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.rotary import rotate_and_store
 from sgl_runtime.device.kernels.sampling import draw
@@ -73,47 +75,78 @@ class Table:
         print(f"{name:<58} {took * 1e6:>10.1f} {floor * 1e6:>10.1f} {took / floor:>6.2f}", flush=True)
 
 
-def decode_case(rows: int, context: int, extra: int) -> tuple[Callable[[int], Any], int]:
-    """A call, and the bytes that it must read."""
+def decode_case(
+    rows: int, context: int, *, extra: int | None = None, spread: float = 0.0, shared: int = 0
+) -> tuple[Callable[[int], Any], int]:
+    """A call, and the bytes that it must read.
+
+    Contexts are `context` long, in the mean where they differ by a share of `spread` up and down; the first `shared`
+    positions are those of all rows.
+    """
     rng = np.random.default_rng(0)
-    lengths = np.full(rows, context, dtype=np.int32)
+    lengths = (context * rng.uniform(1 - spread, 1 + spread, rows)).astype(np.int32)
+    width, extra = int(lengths.max()), extra_pieces(rows) if extra is None else extra
     num_slots = max(int(lengths.sum()), 65_536)
     keys, values = (torch.randn(num_slots, GROUPS, DIM, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    slots = rng.permutation(num_slots)[: int(lengths.sum())].astype(np.int32).reshape(rows, context)
-    table = torch.from_numpy(slots).cuda()
-    plan = cut(lengths, extra=extra)
+    slots = rng.permutation(num_slots)[: int(lengths.sum())].astype(np.int32)
+    table = np.zeros((rows, width), dtype=np.int32)
+    table[np.arange(width) < lengths[:, None]] = slots
+    table[:, :shared] = table[0, :shared]
+    members = shared_attention.members_of_tile(HEADS // GROUPS)
+    ranges = (SharedRange(np.arange(rows), 0, shared),) if shared else ()
+    plan = cut(lengths, extra=extra, shared=ranges, members=members, groups=GROUPS)
     room = rows + extra
-    pieces = np.zeros((4, room), dtype=np.int32)
-    pieces[:, : plan.count] = plan.pieces
-    arguments = {
-        "table": table,
-        "row_ids": torch.arange(rows, dtype=torch.int32, device="cuda"),
-        "pieces": torch.from_numpy(pieces).cuda(),
-        "counts": torch.tensor([plan.count], dtype=torch.int32, device="cuda"),
-        "firsts": torch.from_numpy(plan.firsts).cuda(),
-        "num_pieces": torch.from_numpy(plan.num_pieces).cuda(),
-        "partial_out": torch.empty(room, HEADS, DIM, device="cuda"),
-        "partial_lse": torch.empty(room, HEADS, device="cuda"),
-        "out": torch.empty(rows, HEADS, DIM, device="cuda", dtype=torch.bfloat16),
+    places = max(room, plan.num_places)
+    pieces = np.zeros((room, decode_attention.PIECE_WORDS), dtype=np.int32)
+    pieces[: plan.count] = plan.pieces
+    pieces[: plan.count, 1] = plan.pieces[:, 0]
+    common = {
+        "table": torch.from_numpy(table).cuda(),
+        "partial_out": torch.empty(places, HEADS, DIM, device="cuda"),
+        "partial_lse": torch.empty(places, HEADS, device="cuda"),
         "scale": DIM**-0.5,
     }
+    arguments = {
+        "takes_turns": decode_pieces.takes_turns(rows, GROUPS),
+        "pieces": torch.from_numpy(pieces).cuda(),
+        "counts": torch.tensor([plan.count, 0, plan.groups_at_once], dtype=torch.int32, device="cuda"),
+        "tickets": torch.zeros(rows, GROUPS, dtype=torch.int32, device="cuda"),
+        "out": torch.empty(rows, HEADS, DIM, device="cuda", dtype=torch.bfloat16),
+    }
+    of_tiles = {
+        "row_ids": torch.arange(rows, dtype=torch.int32, device="cuda"),
+        "tiles": torch.from_numpy(plan.tiles).cuda(),
+        "num_tiles": torch.tensor([len(plan.tiles)], dtype=torch.int32, device="cuda"),
+    }
     q = torch.randn(rows, HEADS, DIM, device="cuda", dtype=torch.bfloat16)
-    num_bytes = 2 * int(lengths.sum()) * GROUPS * DIM * 2
-    return lambda _: decode_attention.attend_pieces(q, keys, values, **arguments), num_bytes
+    num_positions = int(lengths.sum()) - shared * max(0, rows - 1)
+
+    def call(_: int) -> None:
+        if shared:
+            shared_attention.attend_shared(q, keys, values, **of_tiles, **common)
+        decode_attention.attend_pieces(q, keys, values, **arguments, **common)
+
+    return call, 2 * num_positions * GROUPS * DIM * 2
 
 
 def measure_decode(table: Table, tune: bool) -> None:
     cases = [(1, 512), (1, 8192), (8, 2048), (64, 512), (64, 2048), (64, 8192), (256, 512), (256, 2048), (256, 8192)]
     for rows, context in cases:
-        call, num_bytes = decode_case(rows, context, extra=128)
+        call, num_bytes = decode_case(rows, context)
         table.add(f"decode attention, {rows} rows of {context}", seconds(call), num_bytes=num_bytes)
+    for rows, context in ((64, 2048), (256, 1024)):
+        call, num_bytes = decode_case(rows, context, spread=0.8)
+        table.add(f"the same, {rows} rows of {context} x 0.2 to 1.8", seconds(call), num_bytes=num_bytes)
+    for rows, shared in ((8, 4096), (64, 4096), (256, 4096)):
+        call, num_bytes = decode_case(rows, shared + 128, shared=shared)
+        table.add(f"the same, {rows} rows of {shared} shared + 128", seconds(call), num_bytes=num_bytes)
     if not tune:
         return
-    for block, stages, warps, extra in itertools.product((32, 64, 128), (2, 3, 4), (2, 4, 8), (64, 128, 264)):
-        decode_attention.BLOCK, decode_attention.STAGES, decode_attention.WARPS = block, stages, warps
-        for rows, context in ((64, 2048), (256, 512), (1, 8192)):
+    for block, stages, full, extra in itertools.product((32, 64), (2, 3, 4), (512, 1024), (32, 64, 128)):
+        decode_attention.BLOCK, decode_attention.STAGES, decode_pieces.FULL = block, stages, full
+        for rows, context in ((64, 512), (64, 2048), (256, 512), (1, 8192)):
             call, num_bytes = decode_case(rows, context, extra=extra)
-            name = f"decode {rows} x {context} block={block} stages={stages} warps={warps} extra={extra}"
+            name = f"decode {rows} x {context} block={block} stages={stages} full={full} extra={extra}"
             try:
                 table.add(name, seconds(call), num_bytes=num_bytes)
             except triton.runtime.errors.OutOfResources:
@@ -152,7 +185,7 @@ def measure_extend(table: Table, tune: bool) -> None:
         table.add(f"extend attention, {rows} rows of {prefix} + {new}", seconds(call), operations=operations)
     if not tune:
         return
-    for queries, block, stages, warps in itertools.product((64, 128, 256), (32, 64, 128), (2, 3, 4), (4, 8)):
+    for queries, block, stages, warps in itertools.product((64, 128), (64, 128), (2, 3, 4), (4, 8)):
         extend_attention.QUERIES, extend_attention.BLOCK = queries, block
         extend_attention.STAGES, extend_attention.WARPS = stages, warps
         call, operations = extend_case(2, 0, 4096)
@@ -181,10 +214,10 @@ def measure_draw(table: Table) -> None:
 
 def measure_small(table: Table) -> None:
     for rows in (1, 256, 8192):
-        x, residual = (torch.randn(rows, HIDDEN, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        x = torch.randn(rows, HIDDEN, device="cuda", dtype=torch.bfloat16)
         weight = torch.ones(HIDDEN, device="cuda", dtype=torch.bfloat16)
-        took = seconds(lambda _, x=x, r=residual, w=weight: rms_norm(x, w, 1e-5, r))
-        table.add(f"add and norm, {rows} rows", took, num_bytes=8 * x.numel())
+        took = seconds(lambda _, x=x, w=weight: rms_norm(x, w, 1e-5))
+        table.add(f"norm, {rows} rows", took, num_bytes=4 * x.numel())
         gate = torch.randn(rows, 2 * INNER, device="cuda", dtype=torch.bfloat16)
         took = seconds(lambda _, g=gate: silu_and_mul(g))
         table.add(f"SiLU and product, {rows} rows", took, num_bytes=3 * gate.numel())

@@ -10,6 +10,7 @@ medians of the runs; the cache is flushed before each.
 """
 
 import argparse
+import gc
 import json
 import logging
 import platform
@@ -179,7 +180,8 @@ def main() -> int:
                 profile_step(run, workload(name, vocab_size, np.random.default_rng(9)))
         close = getattr(owner, "shutdown", None) or owner.close
         close()
-        del run, flush, owner
+        del run, flush, owner, close
+        gc.collect()
         torch.cuda.empty_cache()
     if args.json:
         args.json.write_text(json.dumps(results, indent=1))

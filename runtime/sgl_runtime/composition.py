@@ -2,9 +2,8 @@
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -31,8 +30,9 @@ from sgl_runtime.scheduler.sessions import Sessions
 from sgl_runtime.scheduler.slot_ledger import SlotLedger
 from sgl_runtime.scheduler.stats import SchedulerStats
 from sgl_runtime.scheduler.stop_checker import StopChecker
+from sgl_runtime.stopwatch import Stopwatch
 from sgl_runtime.tokenizer.no_tokenizer import NoTokenizer
-from sgl_runtime.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from sgl_runtime.tokenizer.tokenizer import Tokenizer, import_tokenizer_libraries, load_tokenizer
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -46,11 +46,13 @@ class ModelHost:
         source: The files.
         tokenizer: The served tokenizer, or what stands in its place.
         pooling: What a model that generates nothing does with a text; None for one that generates.
+        watch: Runs since the model was opened.
     """
 
     source: ModelSource
     tokenizer: Tokenizer | NoTokenizer
     pooling: PoolingInfo | None = None
+    watch: Stopwatch = field(default_factory=Stopwatch)
 
     @classmethod
     def open(cls, config: RuntimeConfig) -> "ModelHost":
@@ -59,16 +61,21 @@ class ModelHost:
         Raises:
             ModelLoadError: it cannot be found or read.
         """
-        source = ModelSource.open(config.model)
-        # The config is read before the tokenizer, whose loading reads it too and tells what is wrong with it worse.
-        pooling = read_pooling(source, config.model)
+        watch = Stopwatch()
+        with watch.part("files"):
+            source = ModelSource.open(config.model)
+            # The config is read before the tokenizer, whose loading reads it too and tells what is wrong with it worse.
+            pooling = read_pooling(source, config.model)
         logger.info("model found path=%s architecture=%s", source.files.path, source.outline.architecture)
         if config.model.skip_tokenizer_init:
-            return cls(source, NoTokenizer(source.outline.vocab_size), pooling)
-        tokenizer = load_tokenizer(
-            source, tokenizer_path=config.model.tokenizer_path, chat_template=config.server.chat_template
-        )
-        return cls(source, tokenizer, pooling)
+            return cls(source, NoTokenizer(source.outline.vocab_size), pooling, watch)
+        with watch.part("imports"):
+            import_tokenizer_libraries(source)
+        with watch.part("tokenizer"):
+            tokenizer = load_tokenizer(
+                source, tokenizer_path=config.model.tokenizer_path, chat_template=config.server.chat_template
+            )
+        return cls(source, tokenizer, pooling, watch)
 
     @property
     def eos_ids(self) -> frozenset[int]:
@@ -107,19 +114,19 @@ def build_scheduler(config: RuntimeConfig, host: ModelHost) -> SchedulerParts:
         ConfigError, ModelLoadError: an option or the model is at fault.
     """
     bound_thread_spinning()
-    # Imported here: the processes without tensors must not load torch.
-    from sgl_runtime.executor.local import LocalExecutor
-    from sgl_runtime.model_runner.build import build_model
-    from sgl_runtime.model_runner.build_pooling import build_pooling_model
+    watch = host.watch
+    with watch.part("imports"):
+        # Imported here: the processes without tensors must not load torch.
+        from sgl_runtime.executor.local import LocalExecutor
+        from sgl_runtime.model_runner.build import build_model
+        from sgl_runtime.model_runner.build_pooling import build_pooling_model
 
-    begin = time.monotonic()
     if host.source.is_encoder:
         config = resolve_encoder(config)
     if host.pooling is None:
-        built = build_model(config, host.source)
+        built = build_model(config, host.source, watch)
     else:
-        built = build_pooling_model(config, host.source, host.pooling)
-    logger.info("model loaded seconds=%.2f slots=%d", time.monotonic() - begin, built.num_slots)
+        built = build_pooling_model(config, host.source, host.pooling, watch)
     executor = LocalExecutor(built.runner)
     seed = config.device.random_seed
     resolved = replace(
@@ -128,16 +135,18 @@ def build_scheduler(config: RuntimeConfig, host: ModelHost) -> SchedulerParts:
         scheduler=resolve_scheduler(config.scheduler, runs_beside_host=executor.runs_beside_host),
         device=replace(config.device, random_seed=secrets.randbelow(MAX_SEED + 1) if seed is None else seed),
     )
-    scheduler = assemble_scheduler(
-        resolved,
-        executor,
-        vocabulary=host.tokenizer.vocabulary,
-        eos_ids=host.eos_ids,
-        num_logits=host.vocab_size,
-        context_length=built.context_length,
-        num_host_slots=built.num_host_slots,
-        encode=partial(host.tokenizer.encode, add_bos=False),
-    )
+    with watch.part("grammar"):
+        scheduler = assemble_scheduler(
+            resolved,
+            executor,
+            vocabulary=host.tokenizer.vocabulary,
+            eos_ids=host.eos_ids,
+            num_logits=host.vocab_size,
+            context_length=built.context_length,
+            num_host_slots=built.num_host_slots,
+            encode=partial(host.tokenizer.encode, add_bos=False),
+        )
+    logger.info("model ready slots=%d %s", built.num_slots, watch.fields())
     facts = {
         "weight_dtype": built.weight_dtype,
         "device": built.device,

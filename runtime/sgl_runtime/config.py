@@ -248,8 +248,11 @@ class DeviceConfig:
 
     Attributes:
         device: cpu, cuda, or auto, which takes a GPU where there is one.
-        attention_backend: auto (the device's own), triton (on a GPU), reference, or invariant (slower; a token's result
-            depends on its context alone).
+        attention_backend: auto (the best that can be used), flashinfer (on a GPU: prompts by FlashInfer's kernels,
+            which are compiled beside the server the first time), triton (on a GPU), reference, or invariant (slower; a
+            token's result depends on its context alone).
+        sampling_backend: What heeds top_k, top_p and min_p: auto (the device's own), triton or flashinfer (on a GPU),
+            pytorch.
         disable_cuda_graph: Launch decode passes on a GPU kernel by kernel.
         cuda_graph_max_bs: Rows of the largest decode pass that is captured as a CUDA graph.
         num_threads: Threads for tensor work on a CPU; all cores by default.
@@ -258,6 +261,7 @@ class DeviceConfig:
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     attention_backend: str = "auto"
+    sampling_backend: Literal["auto", "triton", "pytorch", "flashinfer"] = "auto"
     disable_cuda_graph: bool = False
     cuda_graph_max_bs: int = 256
     num_threads: int | None = None

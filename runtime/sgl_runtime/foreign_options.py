@@ -89,7 +89,6 @@ REFUSED: Mapping[str, str] = {
     "hicache_storage_backend": "prefixes are kept on the device and in host memory, not on disks",
     "enable_memory_saver": "memory is held until the server ends",
     "enable_trace": "traces are sent where --otlp-traces-endpoint says",
-    "sampling_backend": "the device has one sampler",
     "enforce_eager": "the switch for that is --disable-cuda-graph",
     "gpu_memory_utilization": "the option for that is --mem-fraction-static, a share of what is free after loading",
     "no_enable_prefix_caching": "the switch for that is --disable-radix-cache",

@@ -6,8 +6,11 @@ The same fields, names and ranges as the `sampling_params` object of a native re
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+import msgspec
+from msgspec.structs import replace
 
 from sgl_runtime.errors import InvalidRequestError
 
@@ -31,8 +34,7 @@ MAX_PARAMS_DEPTH = 32
 MAX_PARAMS_CHARACTERS = 65_536
 
 
-@dataclass(frozen=True, kw_only=True)
-class SamplingParams:
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sampling settings of one request, checked.
 
     Attributes:

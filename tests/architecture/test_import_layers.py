@@ -24,6 +24,7 @@ LEAVES = {
     "batch",
     "logs",
     "version",
+    "stopwatch",
     "model_info",
 }
 RANKS = {
@@ -60,6 +61,7 @@ LEAF_ORDER = [
     "batch",
     "logs",
     "version",
+    "stopwatch",
     "model_info",
 ]
 

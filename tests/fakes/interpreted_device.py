@@ -9,7 +9,8 @@ class InterpretedDevice(CpuDevice):
 
     def __init__(self) -> None:
         super().__init__(num_threads=None)
-        self.ops = CudaOps()
+        self.ops = CudaOps(None)
         self.attention_backends = ("triton",)
+        self.sampling_backends = ("triton", "pytorch")
         self.runs_beside_host = True
         self.makes_masks = True

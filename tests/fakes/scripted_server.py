@@ -55,7 +55,7 @@ class ScriptedServer:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.server.should_exit = True
+        self.server.stop()
         self._threads[0].join()
         self._stopped.set()
         self._inbox.wake()
@@ -80,6 +80,7 @@ class ScriptedServer:
         settings = effective_settings(self._config, facts)
         api = NativeApi(self.manager, settings, self.books, grammar=self._config.grammar)
         has_web = not self._config.server.disable_web
+        self.api = api
         app = create_app(api, access=access, connections=connections, books=self.books, has_web=has_web)
         self.server = HttpServer(
             app,

@@ -5,13 +5,14 @@ from typing import Any
 
 import torch
 
-from sgl_runtime.attention.table import ATTENTION_BACKENDS
+from sgl_runtime.attention.table import ATTENTION_BACKENDS, CONDITIONS
 from sgl_runtime.device.base import Device
 from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
 from sgl_runtime.layers.build_context import BuildContext
 from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.model_runner import ModelRunner
+from sgl_runtime.model_runner.sampler_table import SAMPLERS
 from sgl_runtime.model_store.model_config import ModelConfig
 from sgl_runtime.models.llama import LlamaForCausalLM
 
@@ -30,15 +31,23 @@ SHAPES: dict[str, Any] = {
 NUM_SLOTS, NUM_ROWS = 96, 5
 
 
-def make_runner(device: Device) -> ModelRunner:
-    config = ModelConfig.from_json(SHAPES, source="test")
+def make_runner(
+    device: Device, *, num_slots: int = NUM_SLOTS, context_length: int = 64, sampling_backend: str | None = None
+) -> ModelRunner:
+    config = ModelConfig.from_json(SHAPES | {"max_position_embeddings": context_length}, source="test")
     model = LlamaForCausalLM(config, context=BuildContext(torch.float32, device.torch_device, device.ops))
     model.load_weights(weights())
-    pool = TokenToKVPool(config, num_slots=NUM_SLOTS, dtype=torch.float32, device=device.torch_device)
-    table = SlotTable(num_rows=NUM_ROWS, context_length=64, device=device)
-    backend = ATTENTION_BACKENDS.load(device.attention_backends[0])
+    pool = TokenToKVPool(config, num_slots=num_slots, dtype=torch.float32, device=device.torch_device)
+    table = SlotTable(num_rows=NUM_ROWS, context_length=context_length, device=device)
+    # What has conditions on its shapes is tested with larger ones.
+    name = next(name for name in device.attention_backends if name not in CONDITIONS.names())
+    backend = ATTENTION_BACKENDS.load(name)
     attention = backend(pool=pool, slot_table=table, ops=device.ops)
-    runner = ModelRunner(model, attention=attention, slot_table=table, device=device, processors=LogitProcessors({}))
+    sampler = SAMPLERS.load(sampling_backend or device.sampling_backends[0])(device)
+    processors = LogitProcessors({})
+    runner = ModelRunner(
+        model, attention=attention, slot_table=table, device=device, processors=processors, sampler=sampler
+    )
     runner.capture_graphs(4, spare_slot=pool.spare_slot)
     return runner
 

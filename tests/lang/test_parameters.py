@@ -1,11 +1,11 @@
 """Parameters: precedence, checks where an expression is built, names of program arguments (C14)."""
 
-import dataclasses
 import inspect
 import json
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
 import sgl
 from sgl.constraints import ConstraintKind
@@ -221,7 +221,7 @@ def test_every_public_name_has_a_docstring():
 
 def test_the_language_has_the_servers_parameters_and_defaults():
     """Row 19 of table C: what the server takes can be said in a program, by one schema."""
-    server = {field.name: field.default for field in dataclasses.fields(ServerParams)}
+    server = {field.name: field.default for field in structs.fields(ServerParams)}
     language = {"sampling_seed" if name == "seed" else name for name in SAMPLING_FIELDS} - set(REQUEST_FIELDS)
     # What is said otherwise: choices by select; what stays of stops would break the ids that follow.
     elsewhere = {*get_args(ConstraintKind), "choices", "no_stop_trim", "skip_special_tokens"}

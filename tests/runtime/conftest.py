@@ -39,10 +39,11 @@ class PatchOnce:
 
 @pytest.fixture(autouse=True)
 def _mended_interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Loop bounds that were loaded from memory, integers that wrap, and functions that call functions.
+    """Loop bounds that were loaded from memory, numbers that numpy warns of, and functions that call functions.
 
-    The interpreter keeps the first in arrays of one entry, which numpy no longer turns into Python's integers, numpy
-    warns of the second, and for the third it looks through all of Triton's functions at every call.
+    The interpreter keeps the first in arrays of one entry, which numpy no longer turns into Python's integers, and for
+    the last it looks through all of Triton's functions at every call.  Integers wrap in kernels; and rows that only fill
+    a pass up compute with whatever memory held before, which may be infinite.
     """
     patch = interpreter._patch_lang_tensor
 
@@ -52,5 +53,5 @@ def _mended_interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", patch_and_mend)
     monkeypatch.setattr(interpreter, "_patch_lang", PatchOnce(interpreter._patch_lang))
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         yield

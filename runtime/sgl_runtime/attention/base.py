@@ -1,11 +1,14 @@
 """The seam between a model and its attention: AttentionBackend and Attend."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
-from sgl_runtime.device.ops import Ops
+from sgl_runtime.device.ops import HeadNorms, Ops
 from sgl_runtime.forward.forward_batch import ForwardBatch
+
+if TYPE_CHECKING:
+    from sgl_runtime.attention.triton_attention import TritonAttention
 
 Rotary = tuple[Tensor, Tensor]
 """Cosines and sines of the new tokens' positions, (T, D / 2) each."""
@@ -14,13 +17,16 @@ Rotary = tuple[Tensor, Tensor]
 class Attend(Protocol):
     """Attention of one pass; a model calls it once a layer and knows nothing else of the pass."""
 
-    def __call__(self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int) -> Tensor:
-        """Rotate queries and keys, store the new keys and values, then attend.
+    def __call__(
+        self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int, head_norms: HeadNorms | None = None
+    ) -> Tensor:
+        """Norm and rotate queries and keys, store the new keys and values, then attend.
 
         Args:
             qkv: (T, H + 2 G, D): queries, keys and values of the new tokens; may be overwritten.
             rotary: How queries and keys are rotated; None where they are not.
             layer_id: Which layer of the pool.
+            head_norms: How each head of queries and keys is normed before; None where they are not.
 
         Returns:
             (T, H, D): causal attention of every new token over its request's context.
@@ -28,13 +34,11 @@ class Attend(Protocol):
 
 
 class AttentionBackend(Protocol):
-    """Plans the attention of a pass once, for all layers.
+    """Plans the attention of a pass once, for all layers."""
 
-    Attributes:
-        is_capturable: Whether its decode passes can be captured (`Device.capture`).
-    """
-
-    is_capturable: bool
+    @property
+    def captured(self) -> "TritonAttention | None":
+        """What attends its decode passes where they are captured (`Device.capture`); None: they cannot be."""
 
     def prepare(self, forward_batch: ForwardBatch) -> Attend:
         """The attend of this pass; the slot table already holds the new slots."""
@@ -57,7 +61,7 @@ class AttendRotated(Protocol):
 
 
 class RotateFirst:
-    """An `Attend` that rotates in an operation of its own.
+    """An `Attend` that norms and rotates in operations of their own.
 
     Args:
         attend: Does the rest.
@@ -70,9 +74,13 @@ class RotateFirst:
         self._groups = num_groups
         self._ops = ops
 
-    def __call__(self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int) -> Tensor:
+    def __call__(
+        self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int, head_norms: HeadNorms | None = None
+    ) -> Tensor:
         """See `Attend`."""
         heads = qkv.shape[1] - 2 * self._groups
+        if head_norms is not None:
+            self._ops.norm_heads(qkv, head_norms, num_heads=heads)
         qk = qkv[:, : heads + self._groups]
         if rotary is not None:
             qk = self._ops.rotary(qk, *rotary)

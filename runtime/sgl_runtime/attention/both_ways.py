@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgl_runtime.attention.base import Rotary
+from sgl_runtime.device.ops import HeadNorms
 from sgl_runtime.forward.forward_batch import ForwardBatch
 
 MAX_STRETCH = 1.25
@@ -33,7 +34,7 @@ class _Group:
 class BothWaysAttention:
     """See `AttentionBackend`; a pass holds whole texts."""
 
-    is_capturable = False
+    captured = None
 
     def prepare(self, forward_batch: ForwardBatch) -> "BothWaysAttend":
         """See `AttentionBackend`."""
@@ -74,9 +75,12 @@ class BothWaysAttend:
     def __init__(self, groups: Sequence[_Group]) -> None:
         self._groups = groups
 
-    def __call__(self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int) -> Tensor:
+    def __call__(
+        self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int, head_norms: HeadNorms | None = None
+    ) -> Tensor:
         """See `Attend`."""
         assert rotary is None, "positions of an encoder are in its embeddings"
+        assert head_norms is None, "an encoder's queries and keys are not normed"
         out = torch.empty_like(qkv[:, : qkv.shape[1] // 3], memory_format=torch.contiguous_format)
         for group in self._groups:
             q, k, v = qkv[group.places].transpose(1, 2).chunk(3, dim=1)

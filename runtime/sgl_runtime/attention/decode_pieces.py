@@ -4,11 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sgl_runtime.batch import IntArray, SharedRange
 
-MIN_PIECE = 128
+MIN_PIECE = 64
 """Positions below which a piece is not worth its merge."""
+
+MIN_EXTRA = 64
+"""Pieces that a few rows are cut into."""
+
+EVEN = 1.2
+"""The longest piece by the mean up to which pieces count as of one length."""
+
+FULL = 512
+"""Programs that keep a large chip busy: where there are more, each takes several groups of heads in turn."""
 
 SHARED_TILES = 32
 """Tiles over a shared range that fill the chip; a range of fewer is split along its positions."""
@@ -19,20 +29,22 @@ class DecodePieces:
     """See the arguments of `attend_pieces` and `attend_shared`.
 
     Attributes:
-        pieces: (4, n) int32: row, begin, end, place of the partial result or -1.
+        pieces: (n, 8) int32, see `PIECE_WORDS`; the row of the table, which is not known here, is 0.
         tiles: (t, 2 + 2 M) int32.
         firsts, num_pieces: (B,) int32: where a row's partial results begin, and how many there are of pieces and tiles.
+        groups_at_once: How many groups of heads a program takes in turn.
     """
 
     pieces: IntArray
     tiles: IntArray
     firsts: IntArray
     num_pieces: IntArray
+    groups_at_once: int
 
     @property
     def count(self) -> int:
         """N."""
-        return int(self.pieces.shape[1])
+        return len(self.pieces)
 
     @property
     def num_places(self) -> int:
@@ -40,8 +52,22 @@ class DecodePieces:
         return int(self.num_pieces[self.num_pieces > 1].sum())
 
 
-def cut(lengths: IntArray, *, extra: int, shared: Sequence[SharedRange] = (), members: int = 1) -> DecodePieces:
+def extra_pieces(rows: int) -> int:
+    """How many pieces more than rows there may be: half of them for equal lengths, all for lengths that differ."""
+    return 2 * max(MIN_EXTRA, rows)
+
+
+def takes_turns(rows: int, groups: int) -> bool:
+    """Whether programs may take several groups of heads in turn, in passes of at most so many rows."""
+    return rows * groups >= 2 * FULL
+
+
+def cut(
+    lengths: IntArray, *, extra: int, shared: Sequence[SharedRange] = (), members: int = 1, groups: int = 1
+) -> DecodePieces:
     """Cut contexts into pieces of one row each, at most B + `extra` of about equal length, and tiles of several rows.
+
+    Pieces of one length all take as long, so few of them do; where lengths differ, more pieces even it out.
 
     Args:
         lengths: (B,) context lengths, at least 1.
@@ -49,17 +75,20 @@ def cut(lengths: IntArray, *, extra: int, shared: Sequence[SharedRange] = (), me
         shared: Ranges that several rows share, from the beginning of their contexts on; they end before the last
             position.
         members: Rows of a tile.
+        groups: Groups of heads that share keys.
     """
     begins = np.zeros(len(lengths), dtype=np.int64)
     for part in shared:
         begins[part.rows] = part.end
     own = lengths.astype(np.int64) - begins
-    size = max(MIN_PIECE, -(-int(own.sum()) // max(extra, 1)))
-    counts = np.maximum(own // size, 1)
+    counts = _counts(own, max(extra // 2, 1))
+    is_even = (own / counts).max() <= EVEN * own.sum() / counts.sum()
+    if not is_even:
+        counts = _counts(own, max(extra, 1))
     order = np.argsort(-own, kind="stable")
     rows = np.repeat(order, counts[order])
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts[order]) - counts[order], counts[order])
-    firsts_of_pieces = begins[rows] + own[rows] * within // counts[rows]
+    begins_of_pieces = begins[rows] + own[rows] * within // counts[rows]
     ends = begins[rows] + own[rows] * (within + 1) // counts[rows]
     splits = [_splits(part, members) for part in shared]
     totals = counts.copy()
@@ -69,12 +98,27 @@ def cut(lengths: IntArray, *, extra: int, shared: Sequence[SharedRange] = (), me
     taken = np.where(totals > 1, totals, 0)
     firsts = np.cumsum(taken) - taken
     places = np.where(totals[rows] > 1, firsts[rows] + within, -1)
+    unknown = np.zeros_like(rows)
+    columns = (rows, unknown, begins_of_pieces, ends, places, firsts[rows], totals[rows], counts[rows])
     return DecodePieces(
-        pieces=np.stack([rows, firsts_of_pieces, ends, places]).astype(np.int32),
-        tiles=_tiles(shared, splits, firsts + counts, members),
+        pieces=np.stack(columns, axis=1).astype(np.int32),
+        tiles=_tiles(shared, splits, (firsts + counts).astype(np.int32), members),
         firsts=firsts.astype(np.int32),
         num_pieces=totals.astype(np.int32),
+        groups_at_once=_groups_at_once(len(lengths), groups) if is_even else 1,
     )
+
+
+def _counts(own: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
+    """How many pieces each row is cut into, about `wanted` together."""
+    size = max(MIN_PIECE, -(-int(own.sum()) // wanted))
+    counts: NDArray[np.int64] = np.maximum((own + size // 2) // size, 1)
+    return counts
+
+
+def _groups_at_once(rows: int, groups: int) -> int:
+    """As many as leave enough programs; with pieces that differ, those of the longest would end last."""
+    return next((at_once for at_once in (4, 2) if groups % at_once == 0 and rows * groups >= at_once * FULL), 1)
 
 
 def _splits(part: SharedRange, members: int) -> int:

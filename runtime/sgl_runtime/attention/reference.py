@@ -104,7 +104,7 @@ class ReferenceAttention:
         ops: The device's operations.
     """
 
-    is_capturable = False
+    captured = None
 
     def __init__(self, *, pool: TokenToKVPool, slot_table: SlotTable, ops: Ops) -> None:
         self._pool = pool

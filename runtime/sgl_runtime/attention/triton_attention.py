@@ -1,5 +1,6 @@
 """Triton attention: split-KV kernels for decode passes, tiles of queries for the others, over slots of any order."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,19 +8,16 @@ import torch
 from torch import Tensor
 
 from sgl_runtime.attention.base import Attend, Rotary
-from sgl_runtime.attention.decode_pieces import DecodePieces, cut
-from sgl_runtime.batch import Batch, IntArray
-from sgl_runtime.device.kernels.decode_attention import attend_pieces
+from sgl_runtime.attention.decode_pieces import DecodePieces, cut, extra_pieces, takes_turns
+from sgl_runtime.batch import Batch, IntArray, SharedRange
+from sgl_runtime.device.kernels.decode_attention import PIECE_WORDS, attend_pieces
 from sgl_runtime.device.kernels.extend_attention import attend_extend, tile_tokens
 from sgl_runtime.device.kernels.rotary import rotate_and_store
 from sgl_runtime.device.kernels.shared_attention import attend_shared, members_of_tile
-from sgl_runtime.device.ops import Ops
+from sgl_runtime.device.ops import HeadNorms, Ops
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
-
-EXTRA_PIECES = 128
-"""How many pieces more than rows a decode pass may be cut into: enough for every multiprocessor of a large chip."""
 
 
 class TritonAttention:
@@ -31,12 +29,15 @@ class TritonAttention:
         ops: The device's operations.
     """
 
-    is_capturable = True
-
     def __init__(self, *, pool: TokenToKVPool, slot_table: SlotTable, ops: Ops) -> None:
         self._pool = pool
         self._table = slot_table
         self._members = members_of_tile(pool.num_heads // pool.num_groups)
+
+    @property
+    def captured(self) -> "TritonAttention":
+        """See `AttentionBackend`."""
+        return self
 
     @property
     def members(self) -> int:
@@ -48,12 +49,22 @@ class TritonAttention:
         batch = forward_batch.batch
         device = forward_batch.input_ids.device
         if batch.kind == "decode":
-            plan = cut(batch.context_lens, extra=EXTRA_PIECES, shared=batch.shared_ranges, members=self._members)
+            plan = self.cut(batch, batch.shared_ranges)
             layout = PlanLayout(batch.size, num_tiles=len(plan.tiles), members=self._members, places=plan.num_places)
             words = np.zeros(layout.num_words, dtype=np.int32)
             layout.fill(words, batch.row_ids, plan)
             return self.decode(forward_batch.slot_ids, torch.from_numpy(words).to(device), layout)
         return TritonExtend(self._pool, self._table, forward_batch)
+
+    def cut(self, batch: Batch, shared: Sequence[SharedRange]) -> DecodePieces:
+        """How a decode pass is cut into pieces, with tiles over shared ranges."""
+        return cut(
+            batch.context_lens,
+            extra=extra_pieces(batch.size),
+            shared=shared,
+            members=self._members,
+            groups=self._pool.num_groups,
+        )
 
     def decode(self, slot_ids: Tensor, words: Tensor, layout: "PlanLayout") -> "TritonDecode":
         """The attend of a decode pass.
@@ -80,7 +91,7 @@ class PlanLayout:
         self.size, self.num_tiles, self.members = size, num_tiles, members
         self.places = max(places, 1)
         self._tile_words = 2 + 2 * members
-        lengths = (4 * (size + EXTRA_PIECES), 2, size, size, size, num_tiles * self._tile_words)
+        lengths = (PIECE_WORDS * (size + extra_pieces(size)), 3, size, num_tiles * self._tile_words)
         ends = np.cumsum(lengths).tolist()
         self._spans = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
         self.num_words: int = ends[-1]
@@ -88,15 +99,13 @@ class PlanLayout:
     def parts(self, words: Any) -> list[Any]:
         """Views of the parts of an array or tensor.
 
-        Pieces (4, N); the numbers of pieces and tiles (2,); of each row the first place, the number of pieces and the
-        row of the table, (size,) each; tiles (T, 2 + 2 M).
+        Pieces (N, PIECE_WORDS); the numbers of pieces, of tiles and of groups at once (3,); the row of the table of
+        each row (size,); tiles (T, 2 + 2 M).
         """
-        pieces, counts, firsts, num_pieces, row_ids, tiles = (words[span] for span in self._spans)
+        pieces, counts, row_ids, tiles = (words[span] for span in self._spans)
         return [
-            pieces.reshape(4, -1),
+            pieces.reshape(-1, PIECE_WORDS),
             counts,
-            firsts,
-            num_pieces,
             row_ids,
             tiles.reshape(self.num_tiles, self._tile_words),
         ]
@@ -113,14 +122,11 @@ class PlanLayout:
             row_ids: (B,) rows of the table.
             plan: The pieces.
         """
-        pieces, counts, firsts, num_pieces, rows, tiles = self.parts(words)
-        count = len(row_ids)
-        pieces[:, : plan.count] = plan.pieces
-        counts[:] = plan.count, len(plan.tiles)
-        firsts[:count] = plan.firsts
-        num_pieces[:count] = plan.num_pieces
-        num_pieces[count:] = 0
-        rows[:count] = row_ids
+        pieces, counts, rows, tiles = self.parts(words)
+        pieces[: plan.count] = plan.pieces
+        pieces[: plan.count, 1] = row_ids[plan.pieces[:, 0]]
+        counts[:] = plan.count, len(plan.tiles), plan.groups_at_once
+        rows[: len(row_ids)] = row_ids
         tiles[: len(plan.tiles)] = plan.tiles
 
 
@@ -139,21 +145,24 @@ class TritonDecode:
         self, pool: TokenToKVPool, slot_table: SlotTable, slot_ids: Tensor, words: Tensor, layout: PlanLayout
     ) -> None:
         self._pool, self._table, self._slot_ids, self._layout = pool, slot_table.table, slot_ids, layout
-        self._pieces, self._counts, self._firsts, self._num_pieces, self._row_ids, self._tiles = layout.parts(words)
-        self._scratch: tuple[Tensor, Tensor] | None = None
+        self._pieces, self._counts, self._row_ids, self._tiles = layout.parts(words)
+        self._scratch: tuple[Tensor, Tensor, Tensor] | None = None
 
-    def __call__(self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int) -> Tensor:
+    def __call__(
+        self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int, head_norms: HeadNorms | None = None
+    ) -> Tensor:
         """See `Attend`."""
         keys, values = self._pool.layer(layer_id)
-        rotate_and_store(qkv, rotary, self._slot_ids, keys, values)
+        rotate_and_store(qkv, rotary, self._slot_ids, keys, values, head_norms=head_norms)
         heads, dim = qkv.shape[1] - 2 * self._pool.num_groups, qkv.shape[2]
         if self._scratch is None:
             shape = (self._layout.places, heads, dim)
             self._scratch = (
                 torch.empty(shape, dtype=torch.float32, device=qkv.device),
                 torch.empty(shape[:2], dtype=torch.float32, device=qkv.device),
+                torch.zeros((qkv.shape[0], self._pool.num_groups), dtype=torch.int32, device=qkv.device),
             )
-        partial_out, partial_lse = self._scratch
+        partial_out, partial_lse, tickets = self._scratch
         out = torch.empty((qkv.shape[0], heads, dim), dtype=qkv.dtype, device=qkv.device)
         if len(self._tiles):
             attend_shared(
@@ -173,15 +182,14 @@ class TritonDecode:
             keys,
             values,
             table=self._table,
-            row_ids=self._row_ids,
             pieces=self._pieces,
             counts=self._counts,
-            firsts=self._firsts,
-            num_pieces=self._num_pieces,
+            tickets=tickets,
             partial_out=partial_out,
             partial_lse=partial_lse,
             out=out,
             scale=dim**-0.5,
+            takes_turns=takes_turns(len(out), self._pool.num_groups),
         )
         return out
 
@@ -201,10 +209,12 @@ class TritonExtend:
         self._words: Tensor | None = None
         self._num_tiles = 0
 
-    def __call__(self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int) -> Tensor:
+    def __call__(
+        self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int, head_norms: HeadNorms | None = None
+    ) -> Tensor:
         """See `Attend`."""
         keys, values = self._pool.layer(layer_id)
-        rotate_and_store(qkv, rotary, self._slot_ids, keys, values)
+        rotate_and_store(qkv, rotary, self._slot_ids, keys, values, head_norms=head_norms)
         groups = self._pool.num_groups
         heads, dim = qkv.shape[1] - 2 * groups, qkv.shape[2]
         if self._words is None:

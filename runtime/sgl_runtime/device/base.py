@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sgl_runtime.device.file_reader import FileReader
 from sgl_runtime.device.ops import Ops
 from sgl_runtime.registry import Registry
 
@@ -43,6 +44,7 @@ class Device(Protocol):
         torch_device: Where tensors live.
         ops: The fused operations of this device.
         attention_backends: Names in the table of attention backends that run on it, the default first.
+        sampling_backends: Names in the table of sampling backends that run on it, the default first.
         default_dtype: Type of the weights when nothing is asked for.
         default_mem_fraction: Share of the memory that is free after loading that keys and values get by default.
         runs_beside_host: Whether its work goes on while the host does something else.
@@ -53,6 +55,7 @@ class Device(Protocol):
     torch_device: torch.device
     ops: Ops
     attention_backends: tuple[str, ...]
+    sampling_backends: tuple[str, ...]
     default_dtype: torch.dtype
     default_mem_fraction: float
     runs_beside_host: bool
@@ -72,6 +75,9 @@ class Device(Protocol):
             RuntimeError: there is not enough of it.
         """
 
+    def file_reader(self) -> FileReader | None:
+        """What brings tensors from files here; None where it is as fast to map files into memory."""
+
     def to_host(self, tensor: Tensor) -> NDArray[Any]:
         """The values of a tensor as a numpy array; waits for them."""
 
@@ -83,6 +89,16 @@ class Device(Protocol):
 
         Args:
             run: Does it once; what it returns is overwritten by each repetition.
+        """
+
+    def compile_ahead(self, launch: Callable[["Device"], None]) -> Callable[[], None]:
+        """Begin to compile what work on this device will launch, beside whatever comes next.
+
+        Args:
+            launch: Does such work on the device that it is given, which has no memory.
+
+        Returns:
+            Waits until it is done.
         """
 
     def start_copy(self, tensor: Tensor) -> HostCopy:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sgl_runtime.config_values import CPU_SLOT_LIMIT
-from sgl_runtime.device.base import HostCopy, T
+from sgl_runtime.device.base import Device, HostCopy, T
 from sgl_runtime.device.ops import Ops
 from sgl_runtime.errors import ConfigError
 
@@ -127,6 +127,7 @@ class CpuDevice:
         self.torch_device = torch.device("cpu")
         self.ops = InvariantCpuOps() if deterministic else CpuOps()
         self.attention_backends = ("invariant",) if deterministic else ("reference", "invariant")
+        self.sampling_backends = ("pytorch",)
         self.default_dtype = torch.float32
         self.default_mem_fraction = 0.5
         self.runs_beside_host = False
@@ -147,6 +148,9 @@ class CpuDevice:
         """See `Device`."""
         return torch.empty(shape, dtype=dtype)
 
+    def file_reader(self) -> None:
+        """See `Device`; there is none."""
+
     def to_host(self, tensor: Tensor) -> NDArray[Any]:
         """See `Device`."""
         return tensor.numpy()
@@ -159,9 +163,17 @@ class CpuDevice:
         """See `Device`; here the work itself."""
         return run
 
+    def compile_ahead(self, launch: Callable[[Device], None]) -> Callable[[], None]:
+        """See `Device`; nothing is compiled here."""
+        return _nothing_to_wait_for
+
     def start_copy(self, tensor: Tensor) -> HostCopy:
         """See `Device`; what makes the values is done already."""
         return _Done(self.to_host(tensor))
+
+
+def _nothing_to_wait_for() -> None:
+    pass
 
 
 class _Timer:

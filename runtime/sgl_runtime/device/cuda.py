@@ -1,6 +1,9 @@
 """A CUDA GPU as a device."""
 
-from collections.abc import Callable
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Generic
 
 import numpy as np
@@ -8,34 +11,95 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sgl_runtime.device.base import HostCopy, T
+from sgl_runtime.config_values import cache_folder
+from sgl_runtime.device.base import Device, HostCopy, T
+from sgl_runtime.device.cublas_lt import LIBRARY_TYPES, BoundProduct, CublasLt, LibraryError
+from sgl_runtime.device.file_reader import PIECE_BYTES, FileReader
 from sgl_runtime.device.kernels.matvec import matvec
-from sgl_runtime.device.kernels.norm import norm_heads, rms_norm, silu_and_mul
+from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.sampling import draw, mask_logits
-from sgl_runtime.device.ops import Ops
+from sgl_runtime.device.kernels_ahead import KernelsAhead
+from sgl_runtime.device.ops import Norm, Ops
+from sgl_runtime.device.rehearsal_device import RehearsalDevice
+from sgl_runtime.device.tuned_products import Matrix, TunedProducts, device_timer
 from sgl_runtime.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+NUM_LANES = 8
+"""Threads that read weights: together they read as fast as the device takes data, where files are in memory."""
 
 
 class CudaOps(Ops):
-    """Ops as Triton kernels; what is left plain is matrix products, which the vendor's library does best."""
+    """Ops as Triton kernels; products of several rows are the vendor's library's.
+
+    Args:
+        products: The library's algorithms that are faster than its own choice; None: its own choice is taken.
+    """
+
+    def __init__(self, products: TunedProducts | None) -> None:
+        self._products = products
+        self._weights: dict[Matrix, list[Tensor]] = defaultdict(list)
+
+    def pack_weight(self, weight: Tensor) -> Tensor:
+        """See `Ops.pack_weight`; the weight itself."""
+        if weight.is_cuda:
+            self._weights[weight.shape[0], weight.shape[1]].append(weight)
+        return weight
+
+    def tune_linears(self, row_counts: Sequence[int]) -> None:
+        """See `Ops.tune_linears`."""
+        matrices = {
+            matrix: weights
+            for matrix, weights in self._weights.items()
+            if weights and weights[0].dtype in LIBRARY_TYPES and weights[0].is_contiguous()
+        }
+        if self._products is not None and matrices:
+            self._products.tune(matrices, row_counts, timer=device_timer)
+        self._weights.clear()
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """See `Ops.linear`."""
         if x.shape[0] == 1:
             return matvec(x, weight, bias)
-        return super().linear(x, weight, bias)
+        product = self._tuned(x, weight, adds=False)
+        if product is None:
+            return super().linear(x, weight, bias)
+        out = torch.empty((x.shape[0], weight.shape[0]), dtype=x.dtype, device=x.device)
+        product.run(x, weight, out)
+        return out if bias is None else out.add_(bias)
+
+    def _tuned(self, x: Tensor, weight: Tensor, *, adds: bool) -> BoundProduct | None:
+        if self._products is None or not (x.is_cuda and x.is_contiguous() and x.data_ptr() % 16 == 0):
+            return None
+        return self._products.find(x.shape[0], weight, adds=adds)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """See `Ops.rms_norm`."""
         return rms_norm(x, weight, eps)
 
-    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """See `Ops.add_rms_norm`; `residual` is overwritten with the sum."""
-        return rms_norm(x, weight, eps, residual), residual
+    def norm_linear(self, x: Tensor, norm: Norm, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """See `Ops.norm_linear`."""
+        if x.shape[0] == 1:
+            return matvec(x, weight, bias, norm=norm)
+        return super().norm_linear(x, norm, weight, bias)
 
-    def norm_heads(self, qkv: Tensor, q_weight: Tensor, k_weight: Tensor, *, num_heads: int, eps: float) -> None:
-        """See `Ops.norm_heads`."""
-        norm_heads(qkv, q_weight, k_weight, num_heads=num_heads, eps=eps)
+    def gated_linear(self, x: Tensor, norm: Norm, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """See `Ops.gated_linear`."""
+        if x.shape[0] == 1:
+            return matvec(x, weight, bias, norm=norm, gated=True)
+        return super().gated_linear(x, norm, weight, bias)
+
+    def add_linear(self, residual: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """See `Ops.add_linear`; `residual` is overwritten with the sum."""
+        if x.shape[0] == 1:
+            return matvec(x, weight, bias, residual=residual)
+        product = self._tuned(x, weight, adds=True)
+        if product is None:
+            residual.addmm_(x, weight.t())
+        else:
+            product.run(x, weight, residual)
+        return residual if bias is None else residual.add_(bias)
 
     def silu_and_mul(self, x: Tensor) -> Tensor:
         """See `Ops.silu_and_mul`."""
@@ -49,6 +113,16 @@ class CudaOps(Ops):
         """See `Ops.draw`; the largest of logit and noise, where the noise comes from the row's number."""
         seeds = (uniforms * 2.0**53).long()
         return draw(logits, temperatures=temperatures, seeds=seeds, masks=masks)
+
+
+def _tuned_products(device: torch.device) -> TunedProducts | None:
+    try:
+        library = CublasLt(device)
+    except LibraryError as error:
+        logger.info("matrix products are not tuned: %s", error)
+        return None
+    name = torch.cuda.get_device_name(device)
+    return TunedProducts(library, folder=cache_folder() / "products", device_name=name)
 
 
 class CudaDevice:
@@ -68,14 +142,16 @@ class CudaDevice:
         if deterministic:
             raise ConfigError("enable_deterministic_inference is true; with device cuda it must be false")
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
-        self.ops = CudaOps()
-        self.attention_backends = ("triton", "reference", "invariant")
+        self.ops: Ops = CudaOps(_tuned_products(self.torch_device))
+        self.attention_backends: tuple[str, ...] = ("flashinfer", "triton", "reference", "invariant")
+        self.sampling_backends: tuple[str, ...] = ("triton", "pytorch", "flashinfer")
         self.default_dtype = torch.bfloat16
         self.default_mem_fraction = 0.85
-        self.slot_limit = None
+        self.slot_limit: int | None = None
         self.runs_beside_host = True
         self.makes_masks = True
-        self._graph_pool: Any = None
+        self._graph_pool = torch.cuda.graph_pool_handle()
+        self._capture_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._free_buffers: dict[tuple[torch.Size, torch.dtype], list[Tensor]] = {}
         if num_threads is not None:
             torch.set_num_threads(num_threads)
@@ -86,12 +162,23 @@ class CudaDevice:
         return int(torch.cuda.mem_get_info(self.torch_device)[0])
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
-        """See `Device`."""
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self.torch_device, non_blocking=True)
+        """See `Device`.
+
+        By way of memory that is pinned: the copy of more than 64 KB from any other waits for all work under way.
+        """
+        values = torch.from_numpy(np.ascontiguousarray(array))
+        staged = torch.empty(values.shape, dtype=values.dtype, pin_memory=True).copy_(values)
+        return staged.to(self.torch_device, non_blocking=True)
 
     def host_buffer(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """See `Device`."""
         return torch.empty(shape, dtype=dtype, pin_memory=True)
+
+    def file_reader(self) -> FileReader:
+        """See `Device`; each thread has a stream of its own."""
+        lanes = [_PinnedLane(self.host_buffer((PIECE_BYTES,), torch.uint8)) for _ in range(NUM_LANES)]
+        begin_thread = partial(torch.cuda.set_device, self.torch_device)
+        return FileReader(lanes, device=self.torch_device, mark=_recorded_event, begin_thread=begin_thread)
 
     def to_host(self, tensor: Tensor) -> NDArray[Any]:
         """See `Device`."""
@@ -104,17 +191,27 @@ class CudaDevice:
 
     def capture(self, run: Callable[[], T]) -> Callable[[], T]:
         """See `Device`; a CUDA graph.  All graphs share one pool of memory: only one of them runs at a time."""
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream = self._capture_stream
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream), torch.inference_mode():
-            run()
-        torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.inference_mode(), torch.cuda.graph(graph, pool=self._graph_pool):
-            result = run()
-        self._graph_pool = graph.pool()
-
+        # Not through `torch.cuda.graph`, which gives all memory that is free back to the driver first, each time: the
+        # run before would have to ask for it again.
+        with torch.cuda.stream(stream), torch.inference_mode():
+            # Libraries pick and load what they launch at the first call of each shape.
+            run()
+            torch.cuda.synchronize()
+            graph.capture_begin(pool=self._graph_pool)
+            try:
+                result = run()
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(stream)
         return _Replay(graph, run, result)
+
+    def compile_ahead(self, launch: Callable[[Device], None]) -> Callable[[], None]:
+        """See `Device`; Triton's kernels."""
+        begin_thread = partial(torch.cuda.set_device, self.torch_device)
+        return KernelsAhead(partial(launch, RehearsalDevice(self)), begin_thread=begin_thread).wait
 
     def start_copy(self, tensor: Tensor) -> HostCopy:
         """See `Device`."""
@@ -160,6 +257,31 @@ class _EventTimer:
         """See `StoppedTimer`."""
         self._end.synchronize()
         return float(self._begin.elapsed_time(self._end)) / 1000
+
+
+def _recorded_event() -> torch.cuda.Event:
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+class _PinnedLane:
+    """See `Lane`.
+
+    Args:
+        buffer: Pinned.
+    """
+
+    def __init__(self, buffer: Tensor) -> None:
+        self.buffer = buffer
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def send(self, target: Tensor, after: torch.cuda.Event) -> None:
+        """See `Lane`."""
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(after)
+            target.copy_(self.buffer[: len(target)], non_blocking=True)
+        self._stream.synchronize()
 
 
 class _PinnedCopy:

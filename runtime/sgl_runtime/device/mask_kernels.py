@@ -15,6 +15,8 @@ to an end can open, are over it.  There no mask that was made before is used, an
 import triton
 import triton.language as tl
 
+from sgl_runtime.device.kernels.kernel import kernel
+
 OWN_DEPTH = tl.constexpr(8)
 """How many levels one token may open above those that are open."""
 
@@ -90,7 +92,7 @@ def _pack(flags, WORDS: tl.constexpr):
     return tl.sum(bits << tl.arange(0, 32)[None, :], axis=1)
 
 
-@triton.jit
+@kernel()
 def first_masks_kernel(
     states, classes, table, edge_target, edge_argument, edge_need, returns, token_bytes, token_lengths,
     allowed, waiting, num_tokens, num_words, BLOCK: tl.constexpr,
@@ -110,7 +112,7 @@ def first_masks_kernel(
     tl.store(waiting + row * num_words + words, _pack(waits, BLOCK // 32), mask=words < num_words)
 
 
-@triton.jit
+@kernel()
 def walk_masks_kernel(
     states, depths, stacks, class_places, reaches, classes, table, edge_target, edge_argument, edge_need, returns,
     token_bytes, token_lengths, masks, num_tokens, num_words, max_depth, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr,
@@ -139,7 +141,7 @@ def walk_masks_kernel(
                 first += PROGRAMS * BLOCK
 
 
-@triton.jit
+@kernel()
 def order_masks_kernel(
     states, depths, reaches, table, sorted_masks, slot_masks, places, masks, num_sorted_words, num_words, max_depth,
     BLOCK: tl.constexpr,
@@ -170,7 +172,7 @@ def order_masks_kernel(
             tl.store(masks + row * num_words + words, _pack(bit, BLOCK // 32), mask=in_row)
 
 
-@triton.jit
+@kernel(varying=("masks",))
 def order_slots_kernel(sorted_masks, accepting, places, masks, num_sorted_words, num_words, BLOCK: tl.constexpr):
     """Masks that are kept, in the order of token ids.
 
@@ -186,7 +188,7 @@ def order_slots_kernel(sorted_masks, accepting, places, masks, num_sorted_words,
     tl.store(masks + row * num_words + words, _pack(bit, BLOCK // 32), mask=words < num_words)
 
 
-@triton.jit
+@kernel()
 def waiting_tokens_kernel(
     states, depths, stacks, class_places, reaches, classes, table, edge_target, edge_argument, edge_need, returns,
     token_bytes, token_lengths, list_begins, list_ends, lists, sorted_ids, masks, num_tokens, num_words, max_depth,
@@ -218,7 +220,7 @@ def waiting_tokens_kernel(
                 place += CHUNKS * BLOCK
 
 
-@triton.jit
+@kernel()
 def advance_kernel(
     states, depths, stacks, class_places, classes, table, edge_target, edge_argument, returns,
     id_bytes, id_starts, token_ids, max_depth,

@@ -242,7 +242,7 @@ class MaskTables:
         counts: list[Tensor] = []
         for begin in range(0, len(rows), _STATES_AT_ONCE):
             some = rows[begin : begin + _STATES_AT_ONCE]
-            waiting = self._make_masks(some, automaton.class_place, slot + begin)
+            waiting = self.make_masks(some, automaton.class_place, slot + begin)
             if not bool(waiting.any()):
                 counts.append(torch.zeros(len(some), dtype=torch.int64, device=self._device))
                 continue
@@ -260,7 +260,17 @@ class MaskTables:
         self.list_ends[slot : slot + len(rows)] = ends.to(torch.int32)
         self.list_begins[slot : slot + len(rows)] = (ends - lengths).to(torch.int32)
 
-    def _make_masks(self, rows: NDArray[np.int64], class_place: int, slot: int) -> Tensor:
+    def make_masks(self, rows: NDArray[np.int64], class_place: int, slot: int) -> Tensor:
+        """Make the masks of states and keep them; launches only.
+
+        Args:
+            rows: (n,) rows of the table.
+            class_place: Where the byte classes of their automaton lie.
+            slot: The first of n slots of the masks.
+
+        Returns:
+            (n, words) int32 bits, in sorted order, of the tokens that wait for the stack.
+        """
         vocabulary = self.vocabulary
         count, num_words = len(rows), vocabulary.num_sorted // 32
         states = torch.from_numpy(rows.astype(np.int32)).to(self._device)

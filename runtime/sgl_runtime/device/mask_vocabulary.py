@@ -29,18 +29,20 @@ class DeviceVocabulary:
         tokens = sorted(
             (data, token_id) for token_id, data in enumerate(token_bytes[:size]) if data and token_id not in end_ids
         )
-        self.num_sorted = -(-max(len(tokens), 1) // _PAD) * _PAD
+        count = len(tokens)
+        self.num_sorted = -(-max(count, 1) // _PAD) * _PAD
         self.num_words = -(-size // 32)
-        longest = max((len(data) for data, _ in tokens), default=1)
-        columns = np.zeros((longest, self.num_sorted), dtype=np.uint8)
         lengths = np.zeros(self.num_sorted, dtype=np.int32)
-        places = np.full(self.num_words * 32, _NO_TOKEN, dtype=np.int32)
-        for place, (data, token_id) in enumerate(tokens):
-            columns[: len(data), place] = np.frombuffer(data, dtype=np.uint8)
-            lengths[place] = len(data)
-            places[token_id] = place
+        lengths[:count] = [len(data) for data, _ in tokens]
+        columns = np.zeros((max(int(lengths.max()), 1), self.num_sorted), dtype=np.uint8)
+        # All bytes of all tokens at once: which token each belongs to, and which of its bytes it is.
+        owners = np.repeat(np.arange(self.num_sorted), lengths)
+        nth = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        columns[nth, owners] = np.frombuffer(b"".join(data for data, _ in tokens), dtype=np.uint8)
         ids = np.zeros(self.num_sorted, dtype=np.int32)
-        ids[: len(tokens)] = [token_id for _, token_id in tokens]
+        ids[:count] = [token_id for _, token_id in tokens]
+        places = np.full(self.num_words * 32, _NO_TOKEN, dtype=np.int32)
+        places[ids[:count]] = np.arange(count)
         places[[token_id for token_id in end_ids if token_id < size]] = _END_TOKEN
         by_id = [data if data and token_id not in end_ids else b"" for token_id, data in enumerate(token_bytes[:size])]
         by_id += [b""] * (size - len(by_id))

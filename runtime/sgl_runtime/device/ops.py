@@ -1,8 +1,16 @@
 """Ops: the operations that a device may fuse, each with its plain torch form."""
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+Norm = tuple[Tensor, float]
+"""Weights (C,) of an RMS norm, and what is added to the mean square."""
+
+HeadNorms = tuple[Tensor, Tensor, float]
+"""Weights (D,) of the RMS norms of each head of queries and of keys, and what is added to the mean square."""
 
 
 class Ops:
@@ -15,6 +23,13 @@ class Ops:
             weight: (O, I).
         """
         return weight
+
+    def tune_linears(self, row_counts: Sequence[int]) -> None:
+        """Find the fastest way to compute each linear that was packed; called once, before any is computed.
+
+        Args:
+            row_counts: Numbers of rows that will be met most.
+        """
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """X times the transpose of weight.
@@ -43,24 +58,54 @@ class Ops:
         scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
         return weight * (wide * scale).to(x.dtype)
 
-    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """Add x to the residual stream, then norm.
+    def norm_linear(self, x: Tensor, norm: Norm, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """A linear of the RMS norm of x.
+
+        Args:
+            x: (T, I).
+            norm: Of the last dimension.
+            weight, bias: See `linear`.
 
         Returns:
-            The normed sum and the sum, both (T, C).
+            (T, O).
         """
-        total = x + residual
-        return self.rms_norm(total, weight, eps), total
+        return self.linear(self.rms_norm(x, *norm), weight, bias)
 
-    def norm_heads(self, qkv: Tensor, q_weight: Tensor, k_weight: Tensor, *, num_heads: int, eps: float) -> None:
+    def gated_linear(self, x: Tensor, norm: Norm, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """SiLU of the first half of a linear of the RMS norm of x, times its second half.
+
+        Args:
+            x: (T, I).
+            norm: Of the last dimension.
+            weight, bias: See `linear`, of 2 O outputs.
+
+        Returns:
+            (T, O).
+        """
+        return self.silu_and_mul(self.norm_linear(x, norm, weight, bias))
+
+    def add_linear(self, residual: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """A linear of x, added to the residual stream.
+
+        Args:
+            residual: (T, O); may be overwritten.
+            x: (T, I).
+            weight, bias: See `linear`.
+
+        Returns:
+            (T, O), the sum.
+        """
+        return residual + self.linear(x, weight, bias)
+
+    def norm_heads(self, qkv: Tensor, norms: HeadNorms, *, num_heads: int) -> None:
         """Norm each head of queries and keys, in place.
 
         Args:
             qkv: (T, H + 2 G, D).
-            q_weight, k_weight: (D,).
+            norms: Of queries and keys.
             num_heads: H.
-            eps: Added to the mean square.
         """
+        q_weight, k_weight, eps = norms
         num_groups = (qkv.shape[1] - num_heads) // 2
         for begin, count, weight in ((0, num_heads, q_weight), (num_heads, num_groups, k_weight)):
             heads = qkv[:, begin : begin + count]

@@ -19,13 +19,15 @@ class SlotTable:
         device: Where the mirror lives.
 
     Attributes:
-        table: (rows + 1, positions) int32.
+        table: (rows + 1, positions, rounded up to 16) int32.
     """
 
     def __init__(self, *, num_rows: int, context_length: int, device: Device) -> None:
         self.num_rows = num_rows
-        # One row more than there are, for rows that only fill up a pass.
-        self.table = torch.zeros((num_rows + 1, context_length), dtype=torch.int32, device=device.torch_device)
+        # One row more than there are, for rows that only fill up a pass.  Rows begin at multiples of 64 bytes: kernels
+        # are compiled for that, before the length of contexts is known.
+        width = -(-context_length // 16) * 16
+        self.table = torch.zeros((num_rows + 1, width), dtype=torch.int32, device=device.torch_device)
         self._device = device
 
     def update(self, batch: Batch) -> None:

@@ -17,7 +17,7 @@ from sgl_runtime.stops.stop_automaton import StopAutomaton
 PauseMode = Literal["abort", "retract", "in_place"]
 
 
-class TokenizedRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class TokenizedRequest(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """A checked request with its prompt as ids.
 
     Attributes:
@@ -163,7 +163,7 @@ class CacheEventsRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     limit: int
 
 
-class FinishReason(msgspec.Struct, frozen=True, kw_only=True):
+class FinishReason(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Why a request ended.
 
     Attributes:
@@ -209,7 +209,7 @@ class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True):
     probes: list[float]
 
 
-class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class TokenDelta(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """New tokens of one request after one step.
 
     Attributes:
@@ -251,7 +251,7 @@ class TokenDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     vector: FloatRows | None = None
 
 
-class DetokenizeStart(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class DetokenizeStart(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """How to decode a request; the scheduler sends it to the detokenizer when it accepts the request.
 
     Attributes:
@@ -268,7 +268,7 @@ class DetokenizeStart(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     skip_special_tokens: bool = True
 
 
-class TextDelta(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class TextDelta(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """What the API appends to a request's reply.
 
     Attributes:

@@ -31,15 +31,14 @@ class SelfAttention(nn.Module):
         self.q_norm = RMSNorm(dim, eps=config.norm_eps, context=context) if config.qk_norm else None
         self.k_norm = RMSNorm(dim, eps=config.norm_eps, context=context) if config.qk_norm else None
         self._layer_id = layer_id
-        self._ops = context.ops
         self._heads, self._groups, self._dim = heads, groups, dim
 
-    def forward(self, x: Tensor, rotary: Rotary, attend: Attend) -> Tensor:
-        """(T, C) to (T, C)."""
-        qkv = self.qkv_proj(x).view(x.shape[0], self._heads + 2 * self._groups, self._dim)
+    def forward(self, x: Tensor, norm: RMSNorm, rotary: Rotary, attend: Attend) -> Tensor:
+        """The residual stream (T, C), normed for the block, to its sum with what the block gives."""
+        heads, groups, dim = self._heads, self._groups, self._dim
+        qkv = self.qkv_proj.after_norm(x, norm).view(x.shape[0], heads + 2 * groups, dim)
+        norms = None
         if self.q_norm is not None and self.k_norm is not None:
-            norms = (self.q_norm.weight, self.k_norm.weight)
-            self._ops.norm_heads(qkv, *norms, num_heads=self._heads, eps=self.q_norm.eps)
-        out = attend(qkv, rotary, layer_id=self._layer_id)
-        projected: Tensor = self.o_proj(out.reshape(x.shape[0], self._heads * self._dim))
-        return projected
+            norms = (self.q_norm.weight, self.k_norm.weight, self.q_norm.eps)
+        out = attend(qkv, rotary, layer_id=self._layer_id, head_norms=norms)
+        return self.o_proj.add_to(x, out.reshape(x.shape[0], heads * dim))

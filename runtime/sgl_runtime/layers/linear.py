@@ -6,6 +6,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from sgl_runtime.layers.build_context import BuildContext
+from sgl_runtime.layers.norm import RMSNorm
 
 
 class Linear(nn.Module):
@@ -31,10 +32,23 @@ class Linear(nn.Module):
         if self._packed is not loaded:
             self.weight.data = loaded.new_empty(0)
 
+    @property
+    def packed(self) -> Tensor:
+        """The weight in the device's form."""
+        assert self._packed is not None, "weights are packed once they are loaded"
+        return self._packed
+
     def forward(self, x: Tensor) -> Tensor:
         """(T, in) to (T, out)."""
-        assert self._packed is not None, "weights are packed once they are loaded"
-        return self._ops.linear(x, self._packed, self.bias)
+        return self._ops.linear(x, self.packed, self.bias)
+
+    def after_norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
+        """(T, in), normed first, to (T, out)."""
+        return self._ops.norm_linear(x, norm.parts, self.packed, self.bias)
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """(T, in) to the (T, out) sum with the residual stream, which may be overwritten."""
+        return self._ops.add_linear(residual, x, self.packed, self.bias)
 
 
 class MergedLinear(Linear):

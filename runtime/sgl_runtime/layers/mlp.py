@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from sgl_runtime.layers.build_context import BuildContext
 from sgl_runtime.layers.linear import Linear, MergedLinear
+from sgl_runtime.layers.norm import RMSNorm
 from sgl_runtime.model_store.model_config import ModelConfig
 
 
@@ -22,7 +23,7 @@ class GatedMLP(nn.Module):
         self.down_proj = Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias, context=context)
         self._ops = context.ops
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(T, C) to (T, C)."""
-        out: Tensor = self.down_proj(self._ops.silu_and_mul(self.gate_up_proj(x)))
-        return out
+    def forward(self, x: Tensor, norm: RMSNorm) -> Tensor:
+        """The residual stream (T, C), normed for the block, to its sum with what the block gives."""
+        hidden = self._ops.gated_linear(x, norm.parts, self.gate_up_proj.packed, self.gate_up_proj.bias)
+        return self.down_proj.add_to(x, hidden)

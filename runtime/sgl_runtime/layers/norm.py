@@ -1,7 +1,8 @@
-"""RMS norm, with the residual stream."""
+"""RMS norm."""
 
 from torch import Tensor, nn
 
+from sgl_runtime.device.ops import Norm
 from sgl_runtime.layers.build_context import BuildContext
 
 
@@ -24,6 +25,7 @@ class RMSNorm(nn.Module):
         """(T, C) to (T, C)."""
         return self._ops.rms_norm(x, self.weight, self.eps)
 
-    def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """Normed sum of x and the residual stream, and the sum."""
-        return self._ops.add_rms_norm(x, residual, self.weight, self.eps)
+    @property
+    def parts(self) -> Norm:
+        """What the device's operations need to know of it."""
+        return self.weight, self.eps

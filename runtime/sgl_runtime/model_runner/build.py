@@ -1,6 +1,7 @@
 """Builds the device half: device, model with its weights, pool, attention, executor."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -14,14 +15,21 @@ from sgl_runtime.forward.host_kv_pool import HostKVPool
 from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
 from sgl_runtime.layers.build_context import BuildContext
+from sgl_runtime.model_runner.backend_choice import attention_name, sampler_name
 from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.model_runner import ModelRunner
 from sgl_runtime.model_runner.pass_runner import PassRunner
+from sgl_runtime.model_runner.rehearsal import RehearsedModel, rehearse
+from sgl_runtime.model_runner.sampler_table import SAMPLERS
 from sgl_runtime.model_runner.weights import iter_weights
 from sgl_runtime.model_store.model_config import ModelConfig
 from sgl_runtime.model_store.model_source import ModelSource
 from sgl_runtime.models.base import CausalModel
 from sgl_runtime.models.table import MODELS
+from sgl_runtime.stopwatch import Stopwatch
+
+TUNED_ROWS = (16, 32, 64, 96, 128, 192, 256)
+"""Numbers of rows of decode passes for which the fastest way to compute each linear is looked for."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +46,40 @@ class BuiltModel:
     attention_backend: str
 
 
-def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
+def build_model(config: RuntimeConfig, source: ModelSource, watch: Stopwatch) -> BuiltModel:
     """Load a model and give it its memory.
+
+    Args:
+        config: All sections.
+        source: The model.
+        watch: Gets the parts device, weights, memory, kernels, products and graphs.
 
     Raises:
         ConfigError, ModelLoadError: an option or the model is at fault.
     """
     # Before anything is loaded: what is wrong with them is known at once.
     processors = LogitProcessors(logit_processor_paths(config.features.custom_logit_processor))
-    device = select_device(
-        config.device.device,
-        num_threads=config.device.num_threads,
-        deterministic=config.features.enable_deterministic_inference,
-    )
-    name = attention_name(config.device.attention_backend, device)
+    with watch.part("device"):
+        device = open_device(config)
     dtype = weight_dtype(config.model.dtype, device)
-    model = load_model(source, dtype=dtype, device=device, load_format=config.model.load_format)
-    memory = build_memory(config, source.config, dtype=dtype, device=device)
+    name = attention_name(config.device.attention_backend, device, dtype=dtype, head_dim=source.config.head_dim)
+    sampler = SAMPLERS.load(sampler_name(config.device.sampling_backend, device))(device)
+    graph_rows = 0
+    if not config.device.disable_cuda_graph:
+        graph_rows = min(config.scheduler.max_running_requests, config.device.cuda_graph_max_bs)
+    rehearsed = RehearsedModel(
+        shapes=source.config,
+        dtype=dtype,
+        num_rows=config.scheduler.max_running_requests,
+        graph_rows=graph_rows,
+        max_grammar_depth=config.grammar.max_grammar_depth,
+        plans_prompts=name == "flashinfer",
+    )
+    wait_for_kernels = device.compile_ahead(partial(rehearse, rehearsed))
+    with watch.part("weights"):
+        model = load_model(source, dtype=dtype, device=device, load_format=config.model.load_format)
+    with watch.part("memory"):
+        memory = build_memory(config, source.config, dtype=dtype, device=device)
     attention: AttentionBackend = ATTENTION_BACKENDS.load(name)(
         pool=memory.pool, slot_table=memory.slot_table, ops=device.ops
     )
@@ -64,12 +89,29 @@ def build_model(config: RuntimeConfig, source: ModelSource) -> BuiltModel:
         slot_table=memory.slot_table,
         device=device,
         processors=processors,
+        sampler=sampler,
         host_pool=memory.host_pool,
     )
-    if not config.device.disable_cuda_graph:
-        rows = min(config.scheduler.max_running_requests, config.device.cuda_graph_max_bs)
-        runner.capture_graphs(rows, spare_slot=memory.pool.spare_slot)
+    with watch.part("kernels"):
+        wait_for_kernels()
+    with watch.part("products"):
+        device.ops.tune_linears([count for count in TUNED_ROWS if count <= graph_rows])
+    with watch.part("graphs"):
+        runner.capture_graphs(graph_rows, spare_slot=memory.pool.spare_slot)
     return built_around(runner, memory, dtype=dtype, device=device, attention_name=name)
+
+
+def open_device(config: RuntimeConfig) -> Device:
+    """The device that a config names.
+
+    Raises:
+        ConfigError: there is none, or an option does not go with it.
+    """
+    return select_device(
+        config.device.device,
+        num_threads=config.device.num_threads,
+        deterministic=config.features.enable_deterministic_inference,
+    )
 
 
 @dataclass(frozen=True)
@@ -171,23 +213,8 @@ def load_model(source: ModelSource, *, dtype: torch.dtype, device: Device, load_
     if load_format == "dummy":
         model.make_up_weights()
     else:
-        model.load_weights(iter_weights(source))
+        model.load_weights(iter_weights(source, device))
     return model
-
-
-def attention_name(asked: str, device: Device) -> str:
-    """The attention backend that is meant.
-
-    Raises:
-        ConfigError: the device does not run it.
-    """
-    name = device.attention_backends[0] if asked == "auto" else asked
-    if name not in device.attention_backends:
-        allowed = ", ".join(("auto", *device.attention_backends))
-        raise ConfigError(
-            f"attention_backend is {name!r}; on device {device.torch_device.type} it must be one of {allowed}"
-        )
-    return name
 
 
 def weight_dtype(name: str, device: Device) -> torch.dtype:

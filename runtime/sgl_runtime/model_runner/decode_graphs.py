@@ -7,18 +7,20 @@ of B rows runs in the smallest graph that holds it; rows that fill it up write t
 import logging
 import time
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from sgl_runtime.attention.decode_pieces import SHARED_TILES, DecodePieces, cut
-from sgl_runtime.attention.triton_attention import EXTRA_PIECES, PlanLayout, TritonAttention
+from sgl_runtime.attention.decode_pieces import SHARED_TILES, DecodePieces, extra_pieces
+from sgl_runtime.attention.triton_attention import PlanLayout, TritonAttention
 from sgl_runtime.batch import Batch
 from sgl_runtime.device.base import Device
 from sgl_runtime.device.kernels.begin_pass import begin_decode
 from sgl_runtime.device.kernels.sampling import draw
+from sgl_runtime.device.kernels.token_filters import find_filters
 from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.model_runner.sampler import has_filter
 from sgl_runtime.models.base import CausalModel
@@ -33,6 +35,17 @@ def graph_sizes(max_rows: int) -> list[int]:
     """Numbers of rows for which graphs are made: close together where a row more costs most."""
     sizes = [1, 2, 4, 8, *range(16, 64, 8), *range(64, 256, 32), *range(256, 513, 64)]
     return [size for size in sizes if size < max_rows] + [max_rows] if max_rows <= 512 else sizes
+
+
+class Draw(Enum):
+    """What a graph does behind the logits.
+
+    A draw under filters is a kind of its own: without them the logits need not be looked at once more.
+    """
+
+    NONE = auto()
+    PLAIN = auto()
+    FILTERED = auto()
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,7 @@ class DecodeParts:
         spare_slot: A slot that nobody owns.
         drawn_ids: (rows of the table,) int64, the tokens drawn last.
         device: Where all of it lives.
+        has_filters: Whether graphs may heed filters, as `TokenSampler.filters_by_kernels` says.
     """
 
     model: CausalModel
@@ -67,6 +81,7 @@ class DecodeParts:
     spare_slot: int
     drawn_ids: Tensor
     device: Device
+    has_filters: bool
 
 
 class DecodeGraphs:
@@ -82,10 +97,10 @@ class DecodeGraphs:
         self._sizes = graph_sizes(max_rows)
         self._members = parts.attention.members
         self._parts = parts
-        self._graphs: dict[tuple[int, bool, bool], _Graph] = {}
+        self._graphs: dict[tuple[int, Draw, bool], _Graph] = {}
         # The largest first: the others find its memory.
         for size in reversed(self._sizes):
-            self._graph(size, draws=True, has_shared=False)
+            self._graph(size, Draw.PLAIN, has_shared=False)
         logger.info("decode graphs captured sizes=%d seconds=%.2f", len(self._sizes), time.monotonic() - begin)
 
     def takes(self, batch: Batch) -> bool:
@@ -96,33 +111,66 @@ class DecodeGraphs:
         """Run a pass that `takes` has said yes to."""
         size = next(size for size in self._sizes if size >= batch.size)
         shared = batch.shared_ranges
-        plan = cut(batch.context_lens, extra=EXTRA_PIECES, shared=shared, members=self._members)
+        plan = self._parts.attention.cut(batch, shared)
         if shared and not _layout(size, self._members, has_shared=True).fits(plan):
             shared = ()
-            plan = cut(batch.context_lens, extra=EXTRA_PIECES)
-        return self._graph(size, draws=draws_in_graph(batch), has_shared=bool(shared)).run(batch, plan)
+            plan = self._parts.attention.cut(batch, shared)
+        how = draw_of(batch, has_filters=self._parts.has_filters)
+        return self._graph(size, how, has_shared=bool(shared)).run(batch, plan)
 
-    def _graph(self, size: int, *, draws: bool, has_shared: bool) -> "_Graph":
-        """A graph; those without a draw or with shared ranges are captured when the first pass of their kind comes."""
-        key = (size, draws, has_shared)
+    def _graph(self, size: int, how: Draw, *, has_shared: bool) -> "_Graph":
+        """A graph; all but plain draws over contexts of their own are captured when the first such pass comes."""
+        key = (size, how, has_shared)
         if key not in self._graphs:
             layout = _layout(size, self._members, has_shared=has_shared)
-            self._graphs[key] = _Graph(self._parts, layout, draws=draws)
+            self._graphs[key] = _Graph(self._parts, layout, how)
         return self._graphs[key]
 
 
-def draws_in_graph(batch: Batch) -> bool:
-    """Whether a graph can draw what the pass asks for: nothing but the settings of the batch is to be heeded."""
+def draw_of(batch: Batch, *, has_filters: bool) -> Draw:
+    """How much of the draw a graph can do: whatever only depends on the settings of the batch.
+
+    Args:
+        batch: The pass.
+        has_filters: Whether graphs may heed filters.
+    """
     sampling = batch.sampling
     if batch.is_edited or batch.is_constrained:
-        return False
-    return not bool((has_filter(sampling) & (sampling.temperatures > 0)).any())
+        return Draw.NONE
+    if not (has_filter(sampling) & (sampling.temperatures > 0)).any():
+        return Draw.PLAIN
+    return Draw.FILTERED if has_filters else Draw.NONE
 
 
 def _layout(size: int, members: int, *, has_shared: bool) -> PlanLayout:
     num_tiles = max(SHARED_TILES, size) if has_shared else 0
-    places = size + EXTRA_PIECES + (num_tiles * members if has_shared else 0)
+    places = size + extra_pieces(size) + (num_tiles * members if has_shared else 0)
     return PlanLayout(size, num_tiles=num_tiles, members=members, places=places)
+
+
+class _PassWords:
+    """What a pass is told, by row, in one array that is copied at once.
+
+    Args:
+        words: (`count`,) int32, an array or a tensor.
+        layout: Of what the attention must know; that comes last.
+        long, real: The types int64 and float32 of such an array.
+    """
+
+    def __init__(self, words: Any, layout: PlanLayout, *, long: Any, real: Any) -> None:
+        size = layout.size
+        self.seeds = words[: 2 * size].view(long)
+        self.ids, self.positions, self.slots, self.top_ks, *reals = (
+            words[start : start + size] for start in range(2 * size, 9 * size, size)
+        )
+        self.temperatures, self.top_ps, self.min_ps = (part.view(real) for part in reals)
+        self.plan = words[9 * size :]
+        self.rows = layout.parts(self.plan)[2]
+
+    @staticmethod
+    def count(layout: PlanLayout) -> int:
+        """How many words there are."""
+        return 9 * layout.size + layout.num_words
 
 
 class _Graph:
@@ -131,70 +179,90 @@ class _Graph:
     Args:
         parts: What it is made of.
         layout: What the attention must know, of the rows of the graph.
-        draws: Whether tokens are drawn in it.
+        how: Whether tokens are drawn in it.
     """
 
-    def __init__(self, parts: DecodeParts, layout: PlanLayout, *, draws: bool) -> None:
-        size, device = layout.size, parts.device
-        self._layout, self._spare_slot, self._spare_row = layout, parts.spare_slot, parts.slot_table.num_rows
-        num_words = 6 * size + layout.num_words
-        self._buffers = [device.host_buffer((num_words,), torch.int32).zero_() for _ in range(NUM_BUFFERS)]
+    def __init__(self, parts: DecodeParts, layout: PlanLayout, how: Draw) -> None:
+        device = parts.device
+        self._layout, self._how = layout, how
+        self._spare_slot, self._spare_row = parts.spare_slot, parts.slot_table.num_rows
+        shape = (_PassWords.count(layout),)
+        self._buffers = [device.host_buffer(shape, torch.int32).zero_() for _ in range(NUM_BUFFERS)]
+        self._host_words = [
+            _PassWords(buffer.numpy(), layout, long=np.int64, real=np.float32) for buffer in self._buffers
+        ]
         self._turn = 0
         # What is captured is also run, to warm up: it must touch nothing that is in use.
-        self._fill_up(0)
-        self._words = torch.zeros(num_words, dtype=torch.int32, device=device.torch_device)
+        self._fill_up(self._host_words[0], 0)
+        self._words = torch.zeros(shape, dtype=torch.int32, device=device.torch_device)
         self._words.copy_(self._buffers[0])
-        seeds = self._words[: 2 * size].view(torch.int64)
-        ids, positions, slots, temperatures = (self._words[(2 + i) * size : (3 + i) * size] for i in range(4))
-        plan = self._words[6 * size :]
-        rows = layout.parts(plan)[4]
-        out_ids, out_positions = (torch.zeros(size, dtype=torch.int64, device=plan.device) for _ in range(2))
+        words = _PassWords(self._words, layout, long=torch.int64, real=torch.float32)
+        out_ids, out_positions = (
+            torch.zeros(layout.size, dtype=torch.int64, device=device.torch_device) for _ in range(2)
+        )
 
         def run() -> tuple[Tensor, Tensor | None]:
             begin_decode(
-                ids,
-                positions,
-                slots,
-                rows,
+                words.ids,
+                words.positions,
+                words.slots,
+                words.rows,
                 drawn_ids=parts.drawn_ids,
                 table=parts.slot_table.table,
                 out_ids=out_ids,
                 out_positions=out_positions,
             )
-            hidden = parts.model.forward(out_ids, out_positions, parts.attention.decode(slots, plan, layout))
-            logits = parts.model.logits(hidden)
-            if not draws:
-                return logits, None
-            drawn = draw(
-                logits, temperatures=temperatures.view(torch.float32), seeds=seeds, rows=rows, drawn_ids=parts.drawn_ids
-            )
-            return logits, drawn
+            attend = parts.attention.decode(words.slots, words.plan, layout)
+            logits = parts.model.logits(parts.model.forward(out_ids, out_positions, attend))
+            return logits, _drawn(logits, words, parts.drawn_ids, how)
 
         self._replay = device.capture(run)
 
     def run(self, batch: Batch, plan: DecodePieces) -> GraphOutput:
         """Run a pass."""
         self._turn = (self._turn + 1) % NUM_BUFFERS
-        self._fill_up(batch.size)
-        words = self._host_words()
-        count, size = batch.size, self._layout.size
-        words[: 2 * size].view(np.int64)[:count] = (batch.sampling.uniforms * 2.0**53).astype(np.int64)
-        words[2 * size : 2 * size + count] = batch.input_ids
-        words[3 * size : 3 * size + count] = batch.prefix_lens
-        words[4 * size : 4 * size + count] = batch.slot_ids
-        words[5 * size : 6 * size].view(np.float32)[:count] = batch.sampling.temperatures
-        self._layout.fill(words[6 * size :], batch.row_ids, plan)
+        words, count, sampling = self._host_words[self._turn], batch.size, batch.sampling
+        self._fill_up(words, count)
+        words.seeds[:count] = (sampling.uniforms * 2.0**53).astype(np.int64)
+        words.ids[:count] = batch.input_ids
+        words.positions[:count] = batch.prefix_lens
+        words.slots[:count] = batch.slot_ids
+        words.temperatures[:count] = sampling.temperatures
+        if self._how is Draw.FILTERED:
+            words.top_ks[:count] = sampling.top_ks
+            words.top_ps[:count] = sampling.top_ps
+            words.min_ps[:count] = sampling.min_ps
+        self._layout.fill(words.plan, batch.row_ids, plan)
         self._words.copy_(self._buffers[self._turn], non_blocking=True)
         logits, drawn = self._replay()
         return GraphOutput(logits[:count], None if drawn is None else drawn[:count])
 
-    def _host_words(self) -> NDArray[np.int32]:
-        words: NDArray[np.int32] = self._buffers[self._turn].numpy()
-        return words
+    def _fill_up(self, words: _PassWords, count: int) -> None:
+        """Give the rows behind the first `count` the spare row and slot; at temperature 0 no filter is heeded."""
+        for section in (words.ids, words.positions, words.temperatures):
+            section[count:] = 0
+        words.slots[count:] = self._spare_slot
+        words.rows[count:] = self._spare_row
 
-    def _fill_up(self, count: int) -> None:
-        """Give the rows behind the first `count` the spare row and slot."""
-        words, size = self._host_words(), self._layout.size
-        for section, value in ((2, 0), (3, 0), (4, self._spare_slot), (5, 0)):
-            words[section * size + count : (section + 1) * size] = value
-        self._layout.parts(words[6 * size :])[4][count:] = self._spare_row
+
+def _drawn(logits: Tensor, words: _PassWords, drawn_ids: Tensor, how: Draw) -> Tensor | None:
+    """The draw at the end of a graph, kept for the next pass as well."""
+    if how is Draw.NONE:
+        return None
+    filters = None
+    if how is Draw.FILTERED:
+        filters = find_filters(
+            logits,
+            temperatures=words.temperatures,
+            top_ks=words.top_ks,
+            top_ps=words.top_ps,
+            min_ps=words.min_ps,
+        )
+    return draw(
+        logits,
+        temperatures=words.temperatures,
+        seeds=words.seeds,
+        rows=words.rows,
+        drawn_ids=drawn_ids,
+        filters=filters,
+    )

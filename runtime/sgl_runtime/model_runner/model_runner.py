@@ -18,7 +18,7 @@ from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.model_runner.logit_processors import LogitProcessors
 from sgl_runtime.model_runner.logprobs import InputLogprobs, alternatives, input_logprobs
 from sgl_runtime.model_runner.pass_output import NO_CHOICE, ForwardOutput, PendingOutput, TokenChoice
-from sgl_runtime.model_runner.sampler import Sampler, apply_logit_edits
+from sgl_runtime.model_runner.sampler import TokenSampler, apply_logit_edits
 from sgl_runtime.models.base import CausalModel
 
 # Loaded where they are used: their kernels need Triton, which a CPU does without.
@@ -38,6 +38,7 @@ class ModelRunner:
         slot_table: Mirror of the host's table.
         device: Where all of it lives.
         processors: The custom processors of logits.
+        sampler: Draws the tokens that no graph draws.
         host_pool: Prefixes in host memory, if they are kept.
 
     Attributes:
@@ -52,6 +53,7 @@ class ModelRunner:
         slot_table: SlotTable,
         device: Device,
         processors: LogitProcessors,
+        sampler: TokenSampler,
         host_pool: HostKVPool | None = None,
     ) -> None:
         self.runs_beside_host = device.runs_beside_host
@@ -59,7 +61,7 @@ class ModelRunner:
         self._attention = attention
         self._slot_table = slot_table
         self._device = device
-        self._sampler = Sampler(device)
+        self._sampler = sampler
         self._processors = processors
         self._host_pool = host_pool
         # By row of the slot table: the token that the newest pass drew for it.
@@ -74,18 +76,17 @@ class ModelRunner:
             max_rows: Rows of the largest graph.
             spare_slot: A slot of the pool that nobody owns.
         """
-        if self._attention.is_capturable and max_rows > 0:
-            from sgl_runtime.attention.triton_attention import TritonAttention
+        if self._attention.captured is not None and max_rows > 0:
             from sgl_runtime.model_runner.decode_graphs import DecodeGraphs, DecodeParts
 
-            assert isinstance(self._attention, TritonAttention), "decode graphs know the plans of this backend alone"
             parts = DecodeParts(
                 self._model,
-                attention=self._attention,
+                attention=self._attention.captured,
                 slot_table=self._slot_table,
                 spare_slot=spare_slot,
                 drawn_ids=self._drawn_ids,
                 device=self._device,
+                has_filters=self._sampler.filters_by_kernels,
             )
             self._graphs = DecodeGraphs(parts, max_rows=max_rows)
 

@@ -129,6 +129,10 @@ class RowGrammars:
             self._max_depth, BLOCK=self._block,
         )  # fmt: skip
 
+    def make_masks_ahead(self) -> None:
+        """Launch what `hold` launches for an automaton; of value where launches compile."""
+        self._tables.make_masks(np.ones(1, dtype=np.int64), 0, 0)
+
     def _add(self, automaton: AutomatonTables) -> DeviceAutomaton:
         arrays = AutomatonArrays(
             byte_classes=automaton.byte_classes,

@@ -1,5 +1,7 @@
 """Sampler: logits to token ids.  Greedy, temperature, top-k, top-p, min-p, each row with its own settings."""
 
+from typing import Protocol
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -33,22 +35,21 @@ def has_filter(sampling: SamplingBatch) -> NDArray[np.bool_]:
     return (sampling.top_ks > 0) | (sampling.top_ps < 1.0) | (sampling.min_ps > 0.0)
 
 
-class Sampler:
+class TokenSampler(Protocol):
     """Draws one token a row; keeps nothing between calls.
 
-    Args:
-        device: Where the logits are.
+    Attributes:
+        filters_by_kernels: Whether its draws are those of kernels that may be captured (`find_filters` and `draw`), so
+            that a graph may do them in its place.  Without filters any sampler of a GPU draws what such a graph does.
     """
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    filters_by_kernels: bool
 
     def sample(self, logits: Tensor, sampling: SamplingBatch, masks: Tensor | None = None) -> Tensor:
         """Draw a token for every row.
 
-        Temperature first, then top-k, top-p on what is left, then min-p against the likeliest.  The draw inverts the
-        cumulative distribution, in id order or where a filter is set in order of falling probability, at the row's
-        own uniform number: it depends on no other row.
+        Temperature first, then top-k, top-p on what is left, then min-p against the likeliest.  A row's draw depends on
+        its own number and on no other row.
 
         Args:
             logits: (R, V) float, masked tokens at minus infinity.
@@ -58,6 +59,24 @@ class Sampler:
         Returns:
             (R,) int64.
         """
+
+
+class Sampler:
+    """See `TokenSampler`; filters sort.
+
+    The draw inverts the cumulative distribution, in id order or where a filter is set in order of falling probability,
+    at the row's own uniform number.
+
+    Args:
+        device: Where the logits are.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.filters_by_kernels = False
+        self._device = device
+
+    def sample(self, logits: Tensor, sampling: SamplingBatch, masks: Tensor | None = None) -> Tensor:
+        """See `TokenSampler`."""
         drawn = sampling.temperatures > 0.0
         filtered = drawn & has_filter(sampling)
         temperatures = np.where(filtered, np.float32(0.0), sampling.temperatures)

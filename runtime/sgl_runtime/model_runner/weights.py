@@ -1,14 +1,41 @@
 """Weights of a model from its files, by Hugging Face's names."""
 
+import logging
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from sgl_runtime.device.base import Device
+from sgl_runtime.device.file_reader import FileReader, StoredTensor
 from sgl_runtime.errors import ModelLoadError
 from sgl_runtime.model_store.model_source import ModelSource
+from sgl_runtime.model_store.safetensors_header import StoredEntry, read_header
+
+logger = logging.getLogger(__name__)
+
+PROGRESS_S = 5.0
+"""Seconds between lines that say how far loading is."""
+
+_TYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""Types by the names of the safetensors format."""
 
 _GGUF_NAMES = {
     "token_embd": "model.embed_tokens",
@@ -27,26 +54,78 @@ _GGUF_NAMES = {
 _GGUF_NAME = re.compile(r"(?:blk\.(?P<layer>\d+)\.)?(?P<part>\w+)\.(?P<kind>weight|bias)")
 
 
-def iter_weights(source: ModelSource) -> Iterator[tuple[str, Tensor]]:
-    """Every weight of a model, one at a time.
+def iter_weights(source: ModelSource, device: Device | None = None) -> Iterator[tuple[str, Tensor]]:
+    """Every weight of a model, one at a time, in the type in which it is stored.
+
+    Args:
+        source: The model.
+        device: Where weights are wanted; they come there if that is faster than a copy from here.
 
     Raises:
         ModelLoadError: a file is broken or holds a tensor that has no place.
     """
     if source.files.form == "gguf":
-        yield from _from_gguf(source)
-    else:
-        for path in source.safetensors_files():
-            yield from _from_safetensors(path)
+        return _from_gguf(source)
+    paths = source.safetensors_files()
+    reader = None if device is None else device.file_reader()
+    weights = _mapped(paths) if reader is None else _brought(paths, reader)
+    return _told(weights, total_bytes=sum(Path(path).stat().st_size for path in paths))
 
 
-def _from_safetensors(path: str) -> Iterator[tuple[str, Tensor]]:
+def _mapped(paths: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+    """Weights in host memory that is mapped to their files."""
+    for path in paths:
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 - the handle is no mapping
+                    yield name, file.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise ModelLoadError(f"{path} is not a whole safetensors file: {error}") from error
+
+
+def _brought(paths: Iterable[str], reader: FileReader) -> Iterator[tuple[str, Tensor]]:
+    """Weights on the device; all headers are read before the first of them."""
+    names: list[str] = []
+    tensors: list[StoredTensor] = []
+    for path in paths:
+        for entry in _checked_header(path):
+            names.append(entry.name)
+            tensors.append(StoredTensor(path, entry.offset, entry.shape, _TYPES[entry.dtype]))
     try:
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - the handle is no mapping
-                yield name, file.get_tensor(name)
+        yield from zip(names, reader.read(tensors), strict=True)
+    except OSError as error:
+        raise ModelLoadError(f"weights cannot be read: {error}") from error
+
+
+def _checked_header(path: str) -> list[StoredEntry]:
+    try:
+        # Checks the header against the size of the file.
+        with safe_open(path, framework="pt"):
+            entries = read_header(Path(path))
     except (SafetensorError, OSError) as error:
         raise ModelLoadError(f"{path} is not a whole safetensors file: {error}") from error
+    for entry in entries:
+        if entry.dtype not in _TYPES:
+            raise ModelLoadError(
+                f"{path}: tensor {entry.name!r} has type {entry.dtype}; supported: {', '.join(_TYPES)}"
+            )
+    return entries
+
+
+def _told(weights: Iterable[tuple[str, Tensor]], *, total_bytes: int) -> Iterator[tuple[str, Tensor]]:
+    """The same weights; the log says how far they are, and in the end how fast they came."""
+    begin = told = time.monotonic()
+    num_bytes = 0
+    for name, weight in weights:
+        yield name, weight
+        num_bytes += weight.nbytes
+        now = time.monotonic()
+        if now - told > PROGRESS_S:
+            told = now
+            logger.info("weights gb=%.1f of_gb=%.1f", num_bytes / 1e9, total_bytes / 1e9)
+    seconds = time.monotonic() - begin
+    rate = num_bytes / 1e9 / max(seconds, 1e-9)
+    logger.info("weights read gb=%.2f seconds=%.2f gb_per_second=%.1f", num_bytes / 1e9, seconds, rate)
 
 
 def _from_gguf(source: ModelSource) -> Iterator[tuple[str, Tensor]]:

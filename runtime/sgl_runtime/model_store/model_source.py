@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -87,11 +88,14 @@ class ModelSource:
         return ModelConfig.from_folder(self.files.path)
 
     def safetensors_files(self) -> list[str]:
-        """Paths of the safetensors files of a model folder, sorted.
+        """Paths of the safetensors files of a model folder, sorted: those that its index names, if it has one.
 
         Raises:
-            ModelLoadError: there is none.
+            ModelLoadError: there is none, or one is missing.
         """
+        index = self.files.path / "model.safetensors.index.json"
+        if index.is_file():
+            return _indexed_files(index)
         paths = sorted(str(path) for path in self.files.path.glob("*.safetensors"))
         if not paths:
             raise ModelLoadError(f"model folder {self.files.path} holds no .safetensors file")
@@ -100,3 +104,15 @@ class ModelSource:
     def gguf_tensors(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
         """Dequantised tensors of a GGUF model, by the names of the file."""
         return self.gguf.tensors()
+
+
+def _indexed_files(index: Path) -> list[str]:
+    """Paths of the files that an index names, sorted."""
+    names = read_json(index).get("weight_map")
+    if not isinstance(names, dict) or not names or not all(isinstance(name, str) for name in names.values()):
+        raise ModelLoadError(f"{index}: weight_map is {str(names)[:80]}; it must name the file of each weight")
+    paths = sorted({index.parent / name for name in names.values()})
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        raise ModelLoadError(f"{index.parent} lacks {len(missing)} of {len(paths)} files of weights: {missing[0]}")
+    return [str(path) for path in paths]

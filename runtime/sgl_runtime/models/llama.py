@@ -36,18 +36,11 @@ class LlamaLayer(nn.Module):
         self.mlp_norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
         self.mlp = GatedMLP(config, context=context)
 
-    def forward(self, x: Tensor | None, residual: Tensor, rotary: Rotary, attend: Attend) -> tuple[Tensor, Tensor]:
-        """Add x (None in the first layer) to the residual stream, run both blocks.
-
-        Returns:
-            Output of the feed-forward block, not yet added, and the residual stream, (T, C) each.
-        """
-        if x is None:
-            normed = self.input_norm(residual)
-        else:
-            normed, residual = self.input_norm.add(x, residual)
-        normed, residual = self.mlp_norm.add(self.attention(normed, rotary, attend), residual)
-        return self.mlp(normed), residual
+    def forward(self, x: Tensor, rotary: Rotary, attend: Attend) -> Tensor:
+        """The residual stream (T, C) with what both blocks add to it; x may be overwritten."""
+        x = self.attention(x, self.input_norm, rotary, attend)
+        total: Tensor = self.mlp(x, self.mlp_norm)
+        return total
 
 
 class LlamaDecoder(nn.Module):
@@ -76,13 +69,12 @@ class LlamaDecoder(nn.Module):
         return F.embedding(input_ids, self.embedding)
 
     def forward(self, embedded: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Hidden states after the last norm, (T, C), of (T, C) embeddings."""
+        """Hidden states after the last norm, (T, C), of (T, C) embeddings, which may be overwritten."""
         rotary = self._rotary.tables(positions)
-        x, residual = None, embedded
+        x = embedded
         for layer in self.layers:
-            x, residual = layer(x, residual, rotary, attend)
-        assert x is not None, "a model has at least one layer"
-        normed, _ = self.norm.add(x, residual)
+            x = layer(x, rotary, attend)
+        normed: Tensor = self.norm(x)
         return normed
 
     def weight_map(self, *, optional: Iterable[str] = ()) -> WeightMap:

@@ -6,7 +6,7 @@ cache has them as it has those of every request that ended, and gives them up wh
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec import structs
@@ -275,7 +275,7 @@ def _with_prompt(message: TokenizedRequest, ids: list[int], *, context_length: i
     return structs.replace(
         message,
         input_ids=ids,
-        sampling=replace(message.sampling, max_new_tokens=min(asked, context_length - len(ids))),
+        sampling=structs.replace(message.sampling, max_new_tokens=min(asked, context_length - len(ids))),
         logprob_start_len=-1 if start == len(ids) else start,
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from hmac import compare_digest
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from sgl_runtime.config_serving import AccessConfig
 from sgl_runtime.errors import AuthenticationError
@@ -17,24 +17,20 @@ class AccessControl:
     """Lets requests with the right key through.
 
     Args:
-        app: What answers.
         config: The keys.
         admin_paths: Paths that act on the server as a whole.
         open_paths: Paths that take no key: what they hold is in every copy of this package.
     """
 
-    def __init__(
-        self, app: ASGIApp, config: AccessConfig, *, admin_paths: Collection[str], open_paths: Collection[str]
-    ) -> None:
-        self._app = app
+    def __init__(self, config: AccessConfig, *, admin_paths: Collection[str], open_paths: Collection[str]) -> None:
         self._admin_paths = frozenset(admin_paths)
         probes = () if config.api_key_for_probes else PROBES
         self._open_paths = frozenset([*open_paths, *probes])
         self._keys = [key.encode() for key in config.api_key]
         self._admin_keys = self._keys if config.admin_api_key is None else [config.admin_api_key.encode()]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request.
+    def check(self, scope: Scope) -> None:
+        """Look at the key of a request.
 
         Raises:
             AuthenticationError: its key is missing or wrong.
@@ -45,7 +41,6 @@ class AccessControl:
                 _check(scope, self._admin_keys, "the admin key")
             elif self._keys:
                 _check(scope, [*self._keys, *self._admin_keys], "an api key")
-        await self._app(scope, receive, send)
 
 
 def _check(scope: Scope, keys: list[bytes], what: str) -> None:

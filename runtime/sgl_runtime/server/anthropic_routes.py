@@ -6,8 +6,9 @@ from starlette.routing import Route
 
 from sgl_runtime.errors import SglRuntimeError
 from sgl_runtime.server.anthropic_api import AnthropicApi
+from sgl_runtime.server.departure import unless_departed
 from sgl_runtime.server.error_reply import anthropic_error
-from sgl_runtime.server.http_body import json_response, read_json, unless_disconnected
+from sgl_runtime.server.http_body import json_response, read_json
 from sgl_runtime.server.openai_routes import answer
 from sgl_runtime.server.sse import EventForm, named_event
 
@@ -16,7 +17,7 @@ def _error_event(error: SglRuntimeError) -> dict[str, object]:
     return anthropic_error(error.message, status=error.status)
 
 
-_EVENTS = EventForm(write=named_event, error=_error_event, end=b"")
+_EVENTS = EventForm(write=named_event, error=_error_event, end=b"", ping=named_event({"type": "ping"}))
 
 
 def anthropic_routes(api: AnthropicApi) -> list[Route]:
@@ -31,7 +32,7 @@ def anthropic_routes(api: AnthropicApi) -> list[Route]:
 
     async def count_tokens(request: Request) -> Response:
         payload = await read_json(request)
-        return json_response(await unless_disconnected(request.receive, api.count_tokens(payload)))
+        return json_response(await unless_departed(request.scope, api.count_tokens(payload)))
 
     return [
         Route("/v1/messages", messages, methods=["POST"]),

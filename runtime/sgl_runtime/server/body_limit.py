@@ -1,31 +1,33 @@
 """BodyLimit: how many bytes the body of a request may have."""
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive
 
 from sgl_runtime.errors import RequestTooLargeError
+from sgl_runtime.server.http_call import HttpCall
 
 
 class BodyLimit:
     """Ends requests whose body is too long, before it is read where its length is told.
 
     Args:
-        app: What answers.
         max_bytes: Most bytes.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
-        self._app = app
+    def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request.
+    def enforced(self, call: HttpCall, receive: Receive) -> Receive:
+        """What gives the body of a request.
+
+        A body whose length is told is as long as that; the other is counted as it comes, and raises
+        `RequestTooLargeError` where it passes the limit.
 
         Raises:
             RequestTooLargeError: its body is too long.
         """
-        for name, value in scope["headers"]:
-            if name == b"content-length" and value.isdigit():
-                self._check(int(value))
+        if call.num_body_bytes is not None:
+            self._check(call.num_body_bytes)
+            return receive
         num_bytes = 0
 
         async def counted() -> Message:
@@ -36,7 +38,7 @@ class BodyLimit:
                 self._check(num_bytes)
             return message
 
-        await self._app(scope, counted, send)
+        return counted
 
     def _check(self, num_bytes: int) -> None:
         if num_bytes > self._max_bytes:

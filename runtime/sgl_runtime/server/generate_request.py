@@ -1,9 +1,10 @@
 """GenerateRequest: the body of `/generate`, checked (docs/protocol.md)."""
 
-import uuid
+import os
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from sgl_runtime.errors import InvalidRequestError, OverloadedError
@@ -21,6 +22,9 @@ from sgl_runtime.server.field_checks import (
 from sgl_runtime.server.input_embeds import checked_embeds, is_embeds_list
 from sgl_runtime.server.request_options import OPTIONS
 
+_TEXT_SETTINGS = ("stop", "stop_regex", "choices", "regex", "json_schema", "ebnf", "structural_tag")
+_FLAGS = ("return_text_in_logprobs", "return_text_ids")
+
 FIELDS = (
     "text",
     "input_ids",
@@ -28,8 +32,7 @@ FIELDS = (
     "sampling_params",
     "rid",
     "stream",
-    "return_text_in_logprobs",
-    "return_text_ids",
+    *_FLAGS,
     *OPTIONS,
     "lora_path",
 )
@@ -50,8 +53,7 @@ class PoolingWish:
     max_length: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class GenerateRequest:
+class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One output that is wanted for one prompt.
 
     Attributes:
@@ -131,9 +133,7 @@ def parse_generate(payload: Any, *, most: int | None = None) -> GenerateBody:
     """
     fields = checked_fields(payload, FIELDS)
     stream = checked_boolean("stream", fields.get("stream", False))
-    flags = {
-        name: checked_boolean(name, fields.get(name, False)) for name in ("return_text_in_logprobs", "return_text_ids")
-    }
+    flags = {name: checked_boolean(name, fields[name]) for name in _FLAGS if name in fields}
     if "lora_path" in fields:
         raise reject("lora_path", fields["lora_path"], "left out: the served model has no adapters")
     text, input_ids, embeds = fields.get("text"), fields.get("input_ids"), fields.get("input_embeds")
@@ -144,7 +144,7 @@ def parse_generate(payload: Any, *, most: int | None = None) -> GenerateBody:
     num_prompts = _num_prompts(text, input_ids, embeds)
     check_number(num_prompts or 1, most)
     if num_prompts is None:
-        options = {name: check(name, fields.get(name)) for name, check in OPTIONS.items()}
+        options = {name: check(name, fields[name]) for name, check in OPTIONS.items() if name in fields}
         prompt = _prompt("", text, input_ids, embeds, fields.get("sampling_params"), fields.get("rid"))
         prompts = [{**prompt, **options}]
     else:
@@ -184,7 +184,7 @@ def check_number(count: int, most: int | None) -> None:
 
 def new_rid() -> str:
     """A fresh request id."""
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 def _num_prompts(text: Any, input_ids: Any, embeds: Any) -> int | None:
@@ -224,7 +224,7 @@ def _option_column(name: str, value: Any, num_prompts: int) -> list[Any]:
 
 def _samples(prompt: dict[str, Any]) -> list[GenerateRequest]:
     """The requests of a prompt, one for each output; the first has the client's rid, the others rids made of it."""
-    rid, samples, processor = prompt["client_rid"], prompt["sampling"].samples(), prompt["custom_logit_processor"]
+    rid, samples, processor = prompt["client_rid"], prompt["sampling"].samples(), prompt.get("custom_logit_processor")
     custom_params = prompt["sampling"].custom_params
     if processor is not None and custom_params is not None:
         prompt = {**prompt, "custom_logit_processor": replace(processor, params=custom_params)}
@@ -258,6 +258,8 @@ def _prompt(path: str, text: Any, input_ids: Any, embeds: Any, sampling: Any, ri
 
 def _sampling(path: str, value: Any) -> SamplingParams:
     sampling = SamplingParams.from_dict(value, path=path)
+    if value is None or value.keys().isdisjoint(_TEXT_SETTINGS):
+        return sampling
     for name, texts in (
         ("stop", sampling.stop),
         ("stop_regex", sampling.stop_regex),

@@ -1,7 +1,6 @@
 """GenerationPrompts: requests that generate, as the scheduler takes them."""
 
 import time
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -65,7 +64,7 @@ class GenerationPrompts:
             text_ids = [] if text is None else await self._texts.encode(text, add_bos=request.input_ids is None)
         input_ids, embeds = self._cut(request, [*(request.input_ids or ()), *text_ids])
         num_prompt_tokens = len(input_ids) if embeds is None else embeds.count
-        sampling = replace(
+        sampling = structs.replace(
             request.sampling,
             max_new_tokens=resolve_max_new_tokens(
                 request.sampling.max_new_tokens,

@@ -1,11 +1,11 @@
 """HttpCall: what is known of an HTTP request before its body is read, and the id under which the logs have it."""
 
+import os
 import re
-import uuid
 from contextvars import ContextVar
-from dataclasses import dataclass
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+import msgspec
+from starlette.types import Scope
 
 REQUEST_ID_HEADER = b"x-request-id"
 
@@ -14,8 +14,7 @@ _SCOPE_KEY = "sgl.call"
 _USABLE_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
-@dataclass(frozen=True)
-class HttpCall:
+class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP request.
 
     Attributes:
@@ -23,13 +22,15 @@ class HttpCall:
         method, path: As sent, without the prefix that a proxy took off.
         client: Address of the client; "-" where there is none.
         traceparent: Header of that name: the trace that the request belongs to.
+        num_body_bytes: How long its body is; None where only its end will tell.
     """
 
     request_id: str
     method: str
     path: str
     client: str
-    traceparent: str | None
+    traceparent: str | None = None
+    num_body_bytes: int | None = 0
 
 
 class CurrentCall:
@@ -47,53 +48,33 @@ class CurrentCall:
         return self._variable.get()
 
 
-class HttpEntry:
-    """The outermost layer: makes the HttpCall of each request, and puts its id into the reply.
-
-    Args:
-        app: What answers.
-        current: Told of each request.
-    """
-
-    def __init__(self, app: ASGIApp, current: CurrentCall) -> None:
-        self._app = app
-        self._current = current
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            return
-        call = _read_call(scope)
-        scope[_SCOPE_KEY] = call
-        self._current.enter(call)
-        header = (REQUEST_ID_HEADER, call.request_id.encode())
-
-        async def with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], header]
-            await send(message)
-
-        await self._app(scope, receive, with_id)
-
-
-def call_of(scope: Scope) -> HttpCall:
-    """The HttpCall of a request that came through `HttpEntry`."""
-    call: HttpCall = scope[_SCOPE_KEY]
-    return call
-
-
-def _read_call(scope: Scope) -> HttpCall:
+def begin_call(scope: Scope) -> HttpCall:
+    """Make the HttpCall of a request that has come, and put it into the request."""
     request_id = traceparent = None
+    num_body_bytes: int | None = 0
     for name, value in scope["headers"]:
-        if name == REQUEST_ID_HEADER and _USABLE_ID.fullmatch(value):
+        if name == b"content-length":
+            # Beside a transfer-encoding it says nothing.
+            num_body_bytes = None if num_body_bytes is None else int(value)
+        elif name == b"transfer-encoding":
+            num_body_bytes = None
+        elif name == REQUEST_ID_HEADER and _USABLE_ID.fullmatch(value):
             request_id = value.decode()
         elif name == b"traceparent":
             traceparent = value.decode("latin-1")
     client = scope["client"]
-    return HttpCall(
-        request_id=request_id or uuid.uuid4().hex,
+    call = scope[_SCOPE_KEY] = HttpCall(
+        request_id=request_id or os.urandom(16).hex(),
         method=scope["method"],
         path=scope["path"].removeprefix(scope["root_path"]),
         client=f"{client[0]}:{client[1]}" if client else "-",
         traceparent=traceparent,
+        num_body_bytes=num_body_bytes,
     )
+    return call
+
+
+def call_of(scope: Scope) -> HttpCall:
+    """The HttpCall of a request on which `begin_call` was called."""
+    call: HttpCall = scope[_SCOPE_KEY]
+    return call

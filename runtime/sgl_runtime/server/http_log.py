@@ -1,11 +1,8 @@
-"""HttpLog: a line for each HTTP request, by the logger that `logs.py` gives a level of its own."""
+"""A line for each HTTP request, by a logger that `logs.py` gives a level of its own."""
 
 import logging
-import time
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from sgl_runtime.server.http_call import HttpCall, call_of
+from sgl_runtime.server.http_call import HttpCall
 
 logger = logging.getLogger(__name__)
 
@@ -13,45 +10,31 @@ PROBES = frozenset({"/health", "/ping", "/ready", "/metrics"})
 """Paths that orchestrators and monitoring ask every few seconds."""
 
 
-class HttpLog:
-    """Writes method, path, status and seconds when a reply has ended.
+def is_logged(call: HttpCall) -> bool:
+    """Whether a request has a line."""
+    return logger.isEnabledFor(_level(call))
+
+
+def log_call(call: HttpCall, *, status: int, seconds: float) -> None:
+    """Write the line of a request whose reply has ended.
 
     Args:
-        app: What answers.
+        call: The request.
+        status: Of the reply; 0 where there was none.
+        seconds: How long it took.
     """
+    logger.log(
+        _level(call),
+        "http request method=%s path=%s status=%d seconds=%.4f client=%s request_id=%s",
+        call.method,
+        # The path is whatever the client sent: nothing in it may look like a line of ours.
+        call.path if call.path.isprintable() and " " not in call.path else repr(call.path),
+        status,
+        seconds,
+        call.client,
+        call.request_id,
+    )
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        call = call_of(scope)
-        level = logging.DEBUG if call.path in PROBES else logging.INFO
-        if not logger.isEnabledFor(level):
-            return await self._app(scope, receive, send)
-        begin = time.monotonic()
-        status = 0
-
-        async def noting(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noting)
-        finally:
-            self._write(level, call, status, time.monotonic() - begin)
-
-    def _write(self, level: int, call: HttpCall, status: int, seconds: float) -> None:
-        logger.log(
-            level,
-            "http request method=%s path=%s status=%d seconds=%.4f client=%s request_id=%s",
-            call.method,
-            # The path is whatever the client sent: nothing in it may look like a line of ours.
-            call.path if call.path.isprintable() and " " not in call.path else repr(call.path),
-            status,
-            seconds,
-            call.client,
-            call.request_id,
-        )
+def _level(call: HttpCall) -> int:
+    return logging.DEBUG if call.path in PROBES else logging.INFO

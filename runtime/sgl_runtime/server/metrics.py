@@ -4,10 +4,11 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from sgl_runtime.ipc.messages import TextDelta
+from sgl_runtime.server.distribution import Distribution
 from sgl_runtime.server.request_watch import WatchedRequest
 
 PREFIX = "sgl:"
@@ -15,6 +16,23 @@ PREFIX = "sgl:"
 _SHORT = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LONG = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 6.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 _SIZES = (1, 8, 32, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+
+_COUNTS = {
+    "num_requests_received_total": "Requests sent to the scheduler",
+    "num_aborted_requests_total": "Requests ended by an abort, an error or a client that left",
+    "prompt_tokens_total": "Prompt tokens",
+    "cached_tokens_total": "Prompt tokens found in the prefix cache",
+    "generation_tokens_total": "Generated tokens",
+}
+_DISTRIBUTIONS = {
+    "time_to_first_token_seconds": ("From the request to its first token", _LONG),
+    "inter_token_latency_seconds": ("Between tokens that follow each other", _SHORT),
+    "e2e_request_latency_seconds": ("From the request to the end of its reply", _LONG),
+    "queue_time_seconds": ("From the request to its first pass", _LONG),
+    "time_per_output_token_seconds": ("Time after the first token by the number of further tokens", _SHORT),
+    "prompt_tokens_histogram": ("Prompt tokens of a request", _SIZES),
+    "generation_tokens_histogram": ("Generated tokens of a request", _SIZES),
+}
 
 GAUGES: Mapping[str, tuple[str, str]] = {
     "num_running_reqs": ("num_running", "Requests that run"),
@@ -45,34 +63,33 @@ class ServerMetrics:
     def __init__(self, registry: CollectorRegistry, *, model_name: str) -> None:
         self.registry = registry
         self._scheduler = _SchedulerMetrics(model_name)
-        registry.register(self._scheduler)
-
-        def counter(name: str, help_text: str, *labels: str) -> Counter:
-            return Counter(PREFIX + name, help_text, ("model_name", *labels), registry=registry)
-
-        def histogram(name: str, help_text: str, buckets: tuple[float, ...]) -> Histogram:
-            found = Histogram(PREFIX + name, help_text, ("model_name",), registry=registry, buckets=buckets)
-            return found.labels(model_name)
-
         self._model_name = model_name
-        self._ended = counter("num_requests_total", "Requests that have ended", "finish_reason")
-        self._received = counter("num_requests_received_total", "Requests sent to the scheduler").labels(model_name)
-        self._aborted = counter(
-            "num_aborted_requests_total", "Requests ended by an abort, an error or a client that left"
+        self._ended: dict[str, int] = {}
+        self._counts = dict.fromkeys(_COUNTS, 0)
+        self._distributions = {name: Distribution(bounds) for name, (_, bounds) in _DISTRIBUTIONS.items()}
+        for collector in (self._scheduler, self):
+            registry.register(collector)
+
+    def collect(self) -> Iterable[Metric]:
+        """What was counted here, for a scrape."""
+        labels, values = ("model_name",), (self._model_name,)
+        ended = CounterMetricFamily(
+            PREFIX + "num_requests_total", "Requests that have ended", labels=(*labels, "finish_reason")
         )
-        self._aborted = self._aborted.labels(model_name)
-        self._prompt = counter("prompt_tokens_total", "Prompt tokens").labels(model_name)
-        self._cached = counter("cached_tokens_total", "Prompt tokens found in the prefix cache").labels(model_name)
-        self._generated = counter("generation_tokens_total", "Generated tokens").labels(model_name)
-        self._first = histogram("time_to_first_token_seconds", "From the request to its first token", _LONG)
-        self._between = histogram("inter_token_latency_seconds", "Between tokens that follow each other", _SHORT)
-        self._whole = histogram("e2e_request_latency_seconds", "From the request to the end of its reply", _LONG)
-        self._queue = histogram("queue_time_seconds", "From the request to its first pass", _LONG)
-        self._per_token = histogram(
-            "time_per_output_token_seconds", "Time after the first token by the number of further tokens", _SHORT
-        )
-        self._prompt_sizes = histogram("prompt_tokens_histogram", "Prompt tokens of a request", _SIZES)
-        self._output_sizes = histogram("generation_tokens_histogram", "Generated tokens of a request", _SIZES)
+        for reason, count in self._ended.items():
+            ended.add_metric((*values, reason), count)
+        yield ended
+        for name, help_text in _COUNTS.items():
+            family = CounterMetricFamily(PREFIX + name, help_text, labels=labels)
+            family.add_metric(values, self._counts[name])
+            yield family
+        for name, (help_text, _) in _DISTRIBUTIONS.items():
+            histogram = HistogramMetricFamily(PREFIX + name, help_text, labels=labels)
+            distribution = self._distributions[name]
+            histogram.add_metric(values, distribution.cumulated(), distribution.sum)
+            yield histogram
+
+    describe = collect
 
     def set_scheduler_counters(self, counters: Mapping[str, Any] | None) -> None:
         """What the scheduler said just now; None where it did not answer in time."""
@@ -80,44 +97,42 @@ class ServerMetrics:
 
     def received(self, request: WatchedRequest) -> None:
         """See `RequestWatcher`."""
-        self._received.inc()
-
-    def began(self, request: WatchedRequest) -> None:
-        """See `RequestWatcher`; `count_first` has seen it."""
+        self._counts["num_requests_received_total"] += 1
 
     def count_first(self, request: WatchedRequest, delta: TextDelta) -> None:
         """See `TokenCounter`."""
-        self._first.observe(request.first_at - request.pending.started_at)
-        self._generated.inc(len(delta.new_ids))
+        self._distributions["time_to_first_token_seconds"].add(request.first_at - request.pending.started_at)
+        self._counts["generation_tokens_total"] += len(delta.new_ids)
         self._count_prompt(delta)
 
     def count_next(self, num_tokens: int, seconds: float) -> None:
         """See `TokenCounter`."""
-        self._generated.inc(num_tokens)
-        self._between.observe(seconds / num_tokens)
+        self._counts["generation_tokens_total"] += num_tokens
+        self._distributions["inter_token_latency_seconds"].add(seconds / num_tokens)
 
     def ended(self, request: WatchedRequest, *, reason: str) -> None:
         """See `RequestWatcher`."""
         now = time.monotonic()
-        self._ended.labels(self._model_name, reason).inc()
+        self._ended[reason] = self._ended.get(reason, 0) + 1
         if reason not in ("stop", "length"):
-            self._aborted.inc()
+            self._counts["num_aborted_requests_total"] += 1
             return
         if not request.first_at and request.pending.last is not None:
             # It asked for no token.
             self._count_prompt(request.pending.last)
-        self._whole.observe(now - request.pending.started_at)
+        self._distributions["e2e_request_latency_seconds"].add(now - request.pending.started_at)
         num_output = request.pending.num_output
-        self._output_sizes.observe(num_output)
+        self._distributions["generation_tokens_histogram"].add(num_output)
         if num_output > 1:
-            self._per_token.observe((request.last_at - request.first_at) / (num_output - 1))
+            seconds = (request.last_at - request.first_at) / (num_output - 1)
+            self._distributions["time_per_output_token_seconds"].add(seconds)
 
     def _count_prompt(self, delta: TextDelta) -> None:
         """Count a prompt that was computed, once."""
-        self._queue.observe(delta.queue_time)
-        self._prompt.inc(delta.prompt_tokens)
-        self._cached.inc(delta.cached_tokens)
-        self._prompt_sizes.observe(delta.prompt_tokens)
+        self._distributions["queue_time_seconds"].add(delta.queue_time)
+        self._counts["prompt_tokens_total"] += delta.prompt_tokens
+        self._counts["cached_tokens_total"] += delta.cached_tokens
+        self._distributions["prompt_tokens_histogram"].add(delta.prompt_tokens)
 
 
 class _SchedulerMetrics:

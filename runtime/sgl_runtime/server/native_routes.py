@@ -7,7 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sgl_runtime.server.http_body import json_response, read_json, unless_disconnected
+from sgl_runtime.server.departure import unless_departed
+from sgl_runtime.server.http_body import json_response, read_json
 from sgl_runtime.server.native_api import NativeApi
 from sgl_runtime.server.native_path import NativePath
 from sgl_runtime.server.sse import event_stream
@@ -23,7 +24,7 @@ def native_routes(api: NativeApi) -> list[Route]:
     async def generate(request: Request) -> Response:
         payload = await read_json(request)
         if isinstance(payload, dict) and payload.get("stream") is True:
-            return await event_stream(request.receive, api.stream("/generate", payload))
+            return await event_stream(request.scope, api.stream("/generate", payload))
         return await _answer(api.paths["/generate"], request, payload)
 
     return [
@@ -41,4 +42,4 @@ def _endpoint(path: NativePath) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _answer(path: NativePath, request: Request, payload: Any) -> Response:
-    return json_response(await unless_disconnected(request.receive, path.answer(payload)))
+    return json_response(await unless_departed(request.scope, path.answer(payload)))

@@ -1,7 +1,9 @@
 """The body of /v1/completions, checked and turned into native requests."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import structs
 
 from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.sampling_params import MAX_SAMPLES, reject
@@ -96,7 +98,7 @@ def parse_completion(payload: Any, *, most: int | None = None) -> OpenAICompleti
     with openai_names(prompt="prompt", constraint=constraint.field):
         requests = parse_generate(body, most=most).requests
     return OpenAICompletionBody(
-        requests=[replace(request, must_fit="max_tokens" in fields) for request in requests],
+        requests=[structs.replace(request, must_fit="max_tokens" in fields) for request in requests],
         stream=stream,
         logprobs=logprobs,
         num_top_logprobs=num_top_logprobs,

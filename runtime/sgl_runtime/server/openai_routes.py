@@ -7,8 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from sgl_runtime.server.departure import unless_departed
 from sgl_runtime.server.error_reply import error_envelope
-from sgl_runtime.server.http_body import json_response, read_json, unless_disconnected
+from sgl_runtime.server.http_body import json_response, read_json
 from sgl_runtime.server.openai_api import OpenAIApi
 from sgl_runtime.server.sse import PLAIN_EVENTS, EventForm, event_stream
 
@@ -50,8 +51,8 @@ async def answer(request: Request, endpoint: Endpoint[P], form: EventForm = PLAI
     """
     prepared = await endpoint.prepare(await read_json(request))
     if prepared.stream:
-        return await event_stream(request.receive, endpoint.stream(prepared), form)
-    return json_response(await unless_disconnected(request.receive, endpoint.reply(prepared)))
+        return await event_stream(request.scope, endpoint.stream(prepared), form)
+    return json_response(await unless_departed(request.scope, endpoint.reply(prepared)))
 
 
 def openai_routes(api: OpenAIApi) -> list[Route]:

@@ -127,10 +127,14 @@ class PendingReply:
         if delta.num_forced_ids:
             num_ids = len(self._output.ids)
             self.forced_places.extend(range(num_ids - delta.num_forced_ids, num_ids))
-        self._output.logprobs.extend(delta.output_logprobs or ())
-        self._output.input_logprobs.extend(delta.input_logprobs or ())
-        self._output.alternatives.extend(delta.output_alternatives or ())
-        self._output.input_alternatives.extend(delta.input_alternatives or ())
+        if delta.output_logprobs:
+            self._output.logprobs.extend(delta.output_logprobs)
+        if delta.input_logprobs:
+            self._output.input_logprobs.extend(delta.input_logprobs)
+        if delta.output_alternatives:
+            self._output.alternatives.extend(delta.output_alternatives)
+        if delta.input_alternatives:
+            self._output.input_alternatives.extend(delta.input_alternatives)
         if delta.prompt_ids is not None:
             self.input_ids = delta.prompt_ids
         if delta.hidden_states is not None:

@@ -5,15 +5,16 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Send
 
-from sgl_runtime.server.http_call import call_of
+from sgl_runtime.server.http_call import HttpCall
 
 logger = logging.getLogger(__name__)
 
@@ -146,24 +147,24 @@ class RequestDump:
 
 
 class RequestRecorder:
-    """The layer of the application that tells a `RequestDump` of POST requests.
+    """Tells a `RequestDump` of POST requests.
 
     Args:
-        app: What answers.
         dump: Collects.
         left_out: Paths whose requests are not recorded: sent again, they would change the server.
     """
 
-    def __init__(self, app: ASGIApp, dump: RequestDump, *, left_out: Collection[str]) -> None:
-        self._app = app
+    def __init__(self, dump: RequestDump, *, left_out: Collection[str]) -> None:
         self._dump = dump
         self._left_out = frozenset(left_out)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        call = call_of(scope)
-        if not self._dump.is_on or call.method != "POST" or call.path in self._left_out:
-            return await self._app(scope, receive, send)
+    def records(self, call: HttpCall) -> bool:
+        """Whether a request is to be recorded."""
+        return self._dump.is_on and call.method == "POST" and call.path not in self._left_out
+
+    @contextmanager
+    def recording(self, call: HttpCall, receive: Receive, send: Send) -> Iterator[tuple[Receive, Send]]:
+        """Record a request while inside; the ends through which it is to be answered."""
         begin = time.monotonic()
         record = RecordedRequest(time.time(), call.path, call.request_id, bytearray())
         if self._dump.folder is not None:
@@ -186,7 +187,7 @@ class RequestRecorder:
             await send(message)
 
         try:
-            await self._app(scope, reading, noting)
+            yield reading, noting
         finally:
             record.seconds = time.monotonic() - begin
             self._dump.end(record)

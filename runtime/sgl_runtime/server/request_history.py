@@ -108,9 +108,6 @@ class RequestHistory:
         if self.capacity or request.pending.request.client_rid.startswith(PAGE_PREFIX):
             self._running[request.message.rid] = next(self._keys), request
 
-    def began(self, request: WatchedRequest) -> None:
-        """See `RequestWatcher`."""
-
     def ended(self, request: WatchedRequest, *, reason: str) -> None:
         """See `RequestWatcher`."""
         known = self._running.pop(request.message.rid, None)

@@ -1,9 +1,11 @@
 """RequestLog: a log line for each request when it is received, and one when it has ended."""
 
 import logging
-from dataclasses import fields
 from typing import Any
 
+from msgspec import structs
+
+from sgl_runtime.sampling_params import SamplingParams
 from sgl_runtime.server.request_watch import WatchedRequest
 
 logger = logging.getLogger(__name__)
@@ -46,9 +48,6 @@ class RequestLog:
             self._prompt_details(request),
         )
 
-    def began(self, request: WatchedRequest) -> None:
-        """See `RequestWatcher`; no line of its own."""
-
     def ended(self, request: WatchedRequest, *, reason: str) -> None:
         """See `RequestWatcher`."""
         if not self.is_on:
@@ -85,10 +84,10 @@ class RequestLog:
         return text if self.level >= WITH_TEXT or len(text) <= SHORT_TEXT else text[:SHORT_TEXT] + "..."
 
 
-def changed_fields(record: Any) -> dict[str, Any]:
-    """The fields of a record that differ from their defaults."""
-    values = vars(record)
-    return {field.name: values[field.name] for field in fields(record) if values[field.name] != field.default}
+def changed_fields(sampling: SamplingParams) -> dict[str, Any]:
+    """The settings that differ from their defaults."""
+    values = structs.asdict(sampling)
+    return {field.name: values[field.name] for field in structs.fields(sampling) if values[field.name] != field.default}
 
 
 def _request_id(request: WatchedRequest) -> str:

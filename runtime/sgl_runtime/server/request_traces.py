@@ -37,9 +37,6 @@ class RequestTraces:
     def received(self, request: WatchedRequest) -> None:
         """See `RequestWatcher`; the span is made at the end."""
 
-    def began(self, request: WatchedRequest) -> None:
-        """See `RequestWatcher`; the span is made at the end."""
-
     def ended(self, request: WatchedRequest, *, reason: str) -> None:
         """See `RequestWatcher`."""
         call = request.call

@@ -4,6 +4,8 @@ import codecs
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from sgl_runtime.server.pending_reply import token_bytes
 from sgl_runtime.server.request_history import RequestRecord
 from sgl_runtime.server.request_log import changed_fields
@@ -83,7 +85,7 @@ def _grammar(record: RequestRecord, kind: str) -> dict[str, Any]:
     report = record.grammar
     return {
         "kind": kind,
-        "constraint": vars(record.sampling)[kind],
+        "constraint": structs.asdict(record.sampling)[kind],
         "backend": None if report is None else report.backend,
         "compile_seconds": None if report is None else report.compile_time,
         "relaxed": []

@@ -40,9 +40,6 @@ class RequestWatcher(Protocol):
     def received(self, request: WatchedRequest) -> None:
         """A request goes to the scheduler."""
 
-    def began(self, request: WatchedRequest) -> None:
-        """Its first tokens are there."""
-
     def ended(self, request: WatchedRequest, *, reason: str) -> None:
         """It has its answer, or nobody waits for it any more.
 
@@ -102,8 +99,6 @@ class RequestWatch:
             request.first_at, request.queue_time = now, delta.queue_time
             if self._counter is not None:
                 self._counter.count_first(request, delta)
-            for watcher in self._watchers:
-                watcher.began(request)
         elif self._counter is not None:
             self._counter.count_next(len(delta.new_ids), now - request.last_at)
         request.last_at = now

@@ -8,7 +8,8 @@ from starlette.routing import Route
 
 from sgl_runtime.errors import InvalidRequestError, SglRuntimeError
 from sgl_runtime.sampling_params import reject
-from sgl_runtime.server.http_body import json_response, read_json, unless_disconnected
+from sgl_runtime.server.departure import unless_departed
+from sgl_runtime.server.http_body import json_response, read_json
 from sgl_runtime.server.openai_routes import answer
 from sgl_runtime.server.responses_api import ResponsesApi
 from sgl_runtime.server.responses_items import Item
@@ -37,7 +38,7 @@ def responses_routes(api: ResponsesApi) -> list[Route]:
 
     async def count(request: Request) -> Response:
         payload = await read_json(request)
-        return json_response(await unless_disconnected(request.receive, api.count_tokens(payload)))
+        return json_response(await unless_departed(request.scope, api.count_tokens(payload)))
 
     async def retrieve(request: Request) -> Response:
         after = _number(request, "starting_after", default=-1, low=0)
@@ -47,7 +48,7 @@ def responses_routes(api: ResponsesApi) -> list[Route]:
         if stream == "false":
             return json_response(api.retrieve(_id(request)))
         await request.body()
-        return await event_stream(request.receive, api.follow(_id(request), after=after), _EVENTS)
+        return await event_stream(request.scope, api.follow(_id(request), after=after), _EVENTS)
 
     async def delete(request: Request) -> Response:
         return json_response(await api.delete(_id(request)))

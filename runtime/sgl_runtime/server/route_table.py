@@ -1,16 +1,21 @@
-"""RouteTable: finds the route of a request by its path in one look-up, however many routes there are."""
+"""RouteTable: finds what answers a request, by its path in one look-up, however many routes there are."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Match, Route
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from sgl_runtime.server.http_call import call_of
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+"""Answers a request; what is wrong with it raises an `SglRuntimeError`."""
 
-class RouteTable(BaseRoute):
-    """Holds routes whose paths have no parameters; it stands for all of them.
+
+class RouteTable:
+    """Holds all routes; those whose paths have no parameters come before the others.
 
     Args:
         routes: The routes; several of one path take different methods.
@@ -21,39 +26,37 @@ class RouteTable(BaseRoute):
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
-        self._routes: dict[str, dict[str, Route]] = {}
+        self._fixed: dict[str, dict[str, Endpoint]] = {}
+        self._patterns = [route for route in self.routes if route.param_convertors]
         for route in self.routes:
-            assert not route.param_convertors, f"{route.path} has parameters"
-            by_method = self._routes.setdefault(route.path, {})
+            if route.param_convertors:
+                continue
+            by_method = self._fixed.setdefault(route.path, {})
             for method in route.methods or ():
                 assert method not in by_method, f"{method} {route.path} is there twice"
-                by_method[method] = route
+                by_method[method] = route.endpoint
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether a path is here; its method is looked at later."""
-        is_here = scope["type"] == "http" and call_of(scope).path in self._routes
-        return (Match.FULL if is_here else Match.NONE), {}
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose path is here.
+    def find(self, scope: Scope) -> Endpoint:
+        """What answers a request; the parameters of its path are put into the scope.
 
         Raises:
-            HTTPException: the path does not take its method.
+            HTTPException: there is no such path, or it does not take the method.
         """
-        by_method = self._routes[call_of(scope).path]
-        route = by_method.get(scope["method"])
-        if route is None:
-            raise HTTPException(405, headers={"Allow": ", ".join(sorted(by_method))})
-        await route.app(scope, receive, send)
-
-
-def table_first(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
-    """The same routes, those without parameters put into a table."""
-    fixed: list[Route] = []
-    others: list[BaseRoute] = []
-    for route in routes:
-        if isinstance(route, Route) and not route.param_convertors:
-            fixed.append(route)
-        else:
-            others.append(route)
-    return [RouteTable(fixed), *others]
+        method = scope["method"]
+        by_method = self._fixed.get(call_of(scope).path)
+        allowed: set[str] = set()
+        if by_method is not None:
+            if method in by_method:
+                return by_method[method]
+            allowed.update(by_method)
+        for route in self._patterns if by_method is None else ():
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(found)
+                endpoint: Endpoint = route.endpoint
+                return endpoint
+            if match is Match.PARTIAL:
+                allowed.update(route.methods or ())
+        if allowed:
+            raise HTTPException(405, headers={"Allow": ", ".join(sorted(allowed))})
+        raise HTTPException(404)

@@ -1,6 +1,8 @@
 """Server-sent events: a stream of JSON objects as one HTTP response."""
 
+import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -11,8 +13,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from sgl_runtime.errors import RequestAbortedError, SglRuntimeError
+from sgl_runtime.server.departure import unless_departed
 from sgl_runtime.server.error_reply import error_object, internal_error
-from sgl_runtime.server.http_body import unless_disconnected
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +38,15 @@ class EventForm:
         write: Bytes of one reply.
         error: The reply that tells of an error, after which nothing comes.
         end: Bytes behind the last reply.
+        ping: Bytes that say that the stream still lives; empty for a stream that does not say it.
+        ping_after_s: Sent when nothing else was for so many seconds.
     """
 
     write: Callable[[Any], bytes] = event
     error: Callable[[SglRuntimeError], Any] = error_object
     end: bytes = b"data: [DONE]\n\n"
+    ping: bytes = b""
+    ping_after_s: float = 15.0
 
 
 PLAIN_EVENTS = EventForm()
@@ -48,7 +54,7 @@ PLAIN_EVENTS = EventForm()
 
 
 async def event_stream(
-    receive: Receive, replies: AsyncGenerator[Any, None], form: EventForm = PLAIN_EVENTS
+    scope: Scope, replies: AsyncGenerator[Any, None], form: EventForm = PLAIN_EVENTS
 ) -> "EventStream":
     """The response for a stream of replies.
 
@@ -58,7 +64,7 @@ async def event_stream(
         SglRuntimeError: there was no first reply.
     """
     try:
-        first = await unless_disconnected(receive, anext(replies))
+        first = await unless_departed(scope, anext(replies))
     except BaseException:
         await replies.aclose()
         raise
@@ -82,21 +88,40 @@ class EventStream(Response):
         self._first = first
         self._replies = replies
         self._form = form
+        self._sent_at = time.monotonic()
+        self._has_ended = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the response."""
+        pinging = asyncio.create_task(self._ping(send)) if self._form.ping else None
         async with aclosing(self._replies):
             try:
-                await unless_disconnected(receive, self._run(send))
+                await unless_departed(scope, self._run(send))
             except RequestAbortedError:
                 logger.debug("client went away from a stream")
+            finally:
+                if pinging is not None:
+                    pinging.cancel()
 
     async def _run(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._events()) as events:
             async for data in events:
+                self._sent_at = time.monotonic()
                 await send({"type": "http.response.body", "body": data, "more_body": True})
+        self._has_ended = True
         await send({"type": "http.response.body", "body": self._form.end, "more_body": False})
+
+    async def _ping(self, send: Send) -> None:
+        while True:
+            left_s = self._sent_at + self._form.ping_after_s - time.monotonic()
+            if left_s > 0.0:
+                await asyncio.sleep(left_s)
+            elif self._has_ended:
+                return
+            else:
+                self._sent_at = time.monotonic()
+                await send({"type": "http.response.body", "body": self._form.ping, "more_body": True})
 
     async def _events(self) -> AsyncGenerator[bytes, None]:
         form = self._form

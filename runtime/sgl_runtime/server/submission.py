@@ -1,7 +1,9 @@
 """Submission: the live requests of one call, and the waiting for them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any
 
 from sgl_runtime.server.pending_reply import PendingReply
 
@@ -52,13 +54,46 @@ class Submission:
         Raises:
             SglRuntimeError: a request failed; of several, the first of the call.
         """
-        while not all(pending.is_finished for pending in self.pendings):
-            await self._event.wait()
-            self._event.clear()
-            self._raise_first_error()
+        for pending in self.pendings:
+            while not pending.is_finished:
+                await self._event.wait()
+                self._event.clear()
+                self._raise_first_error()
         self._raise_first_error()
 
     def _raise_first_error(self) -> None:
         for pending in self.pendings:
             if pending.error is not None:
                 raise pending.error
+
+
+class Submitting:
+    """While inside, the requests of a call are with the scheduler.
+
+    Args:
+        submission: The call.
+        begin: Sends its requests; where it fails, none is left.
+        end: Gives up what has not finished.
+    """
+
+    def __init__(
+        self,
+        submission: Submission,
+        *,
+        begin: Callable[[Submission], Coroutine[Any, Any, None]],
+        end: Callable[[Submission], None],
+    ) -> None:
+        self._submission = submission
+        self._begin = begin
+        self._end = end
+
+    async def __aenter__(self) -> Submission:
+        """Send the requests."""
+        await self._begin(self._submission)
+        return self._submission
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Give up what has not finished."""
+        self._end(self._submission)

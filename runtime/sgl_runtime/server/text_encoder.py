@@ -34,6 +34,8 @@ class TextEncoder:
 
     async def encode(self, text: str, *, add_bos: bool) -> list[int]:
         """Ids of a text."""
+        if len(text) <= _SHORT_TEXT:
+            return self._tokenizer.encode(text, add_bos=add_bos)
         return await self._run(len(text), lambda: self._tokenizer.encode(text, add_bos=add_bos))
 
     async def encode_whole(self, text: str, pair: str | None = None, *, max_length: int | None = None) -> WholeText:

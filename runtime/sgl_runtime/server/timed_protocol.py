@@ -6,15 +6,24 @@ import time
 from typing import Any
 
 import msgspec
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from sgl_runtime.config_serving import ConnectionConfig
+from sgl_runtime.server.date_header import DateHeader
+from sgl_runtime.server.departure import expect_departure, tell_departure
 from sgl_runtime.server.error_reply import RETRY_AFTER_S, http_error_body
 
 logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers."""
+
+MAX_HELD_BYTES = 64 * 1024
+"""A body up to this length is waited for before the application hears of its request."""
+
+MAX_WAITING = 8
+"""Requests of a connection that wait for the one before them; past it no more is read."""
 
 _UPGRADE, _NO_UPGRADE = b"\r\nupgrade:", b"\r\nx-offer:"
 
@@ -25,16 +34,20 @@ _LEAST_RATE = 64 * 1024
 class TimedProtocol(HttpToolsProtocol):
     """Adds to uvicorn's protocol limits on heads, on the number of connections, and on how slow a client may be.
 
-    uvicorn itself bounds only the time between two requests of a connection.
+    uvicorn itself bounds only the time between two requests of a connection.  The application is told of a request
+    when its body is there, unless that is long, comes in chunks, or waits for a word of the server.
 
     Args:
         limits: The limits.
+        date: Goes into every reply.
         arguments: For uvicorn's class.
     """
 
-    def __init__(self, *, limits: ConnectionConfig, **arguments: Any) -> None:
+    def __init__(self, *, limits: ConnectionConfig, date: DateHeader, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._limits = limits
+        self._date = date
+        self._held: ASGI3Application | None = None
         self._is_in_head = False
         self._is_in_body = False
         self._began = time.monotonic()
@@ -91,9 +104,14 @@ class TimedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head of a request has come."""
         self._is_in_head, self._is_in_body = False, True
+        self.server_state.default_headers = self._date.now()
+        expect_departure(self.scope["state"])
         super().on_headers_complete()
         self._unanswered = [cycle for cycle in self._unanswered if not cycle.response_complete]
         self._unanswered.append(self.cycle)
+        if 0 < len(self.pipeline) < MAX_WAITING:
+            # uvicorn stops reading here, and would not notice that the client leaves.
+            self.flow.resume_reading()
 
     def on_body(self, body: bytes) -> None:
         """A piece of its body has come."""
@@ -104,6 +122,9 @@ class TimedProtocol(HttpToolsProtocol):
         """All of it has come."""
         self._is_in_body = False
         super().on_message_complete()
+        if self._held is not None:
+            app, self._held = self._held, None
+            super()._start_asgi_task(self.cycle, app)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
@@ -128,6 +149,13 @@ class TimedProtocol(HttpToolsProtocol):
         # Closing waits for the client to take what is left of its reply.
         if self._write_timer is None:
             self._write_timer = self.loop.call_later(self._limits.write_timeout, self._give_up_writing)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Tell the application of a request, now or when the rest of it is there."""
+        if cycle is self.cycle and self._is_in_body and not self.expect_100_continue and _is_short(self.headers):
+            self._held = app
+        else:
+            super()._start_asgi_task(cycle, app)
 
     def _unsupported_upgrade_warning(self) -> None:
         """A client that asks for another protocol is answered in this one, and is no reason for a warning."""
@@ -164,10 +192,12 @@ class TimedProtocol(HttpToolsProtocol):
 
     def _leave_requests(self) -> None:
         """Nobody waits for the replies any more."""
+        self._held = None
         for cycle in self._unanswered:
             if not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
+                tell_departure(cycle.scope["state"])
         self._unanswered.clear()
 
     def _may_answer(self) -> bool:
@@ -189,6 +219,13 @@ class TimedProtocol(HttpToolsProtocol):
         self._leave_requests()
         self.transport.close()
         self._write_timer = self.loop.call_later(self._limits.write_timeout, self._give_up_writing)
+
+
+def _is_short(headers: list[tuple[bytes, bytes]]) -> bool:
+    for name, value in headers:
+        if name == b"transfer-encoding" or (name == b"content-length" and int(value) > MAX_HELD_BYTES):
+            return False
+    return True
 
 
 def _without_upgrade(data: bytes) -> bytes:

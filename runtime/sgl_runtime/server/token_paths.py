@@ -74,7 +74,7 @@ class TokenPaths:
     async def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         if add_special_tokens and not self._manager.model_info.is_generation:
             return (await self._manager.texts.encode_whole(text)).ids
-        return await self._manager.encode(text, add_bos=add_special_tokens)
+        return await self._manager.texts.encode(text, add_bos=add_special_tokens)
 
     async def _encode_all(self, texts: list[str], *, add_special_tokens: bool) -> list[list[int]]:
         if add_special_tokens and not self._manager.model_info.is_generation:

@@ -6,8 +6,7 @@ One for each API process.  Everything runs on one event loop; `send` must return
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 
 from sgl_runtime.config import FeatureConfig
 from sgl_runtime.errors import InvalidRequestError, OverloadedError, SglRuntimeError
@@ -30,7 +29,7 @@ from sgl_runtime.server.pending_reply import PendingReply
 from sgl_runtime.server.prompt_tokenizer import PromptTemplate, PromptTokenizer
 from sgl_runtime.server.request_watch import RequestWatch
 from sgl_runtime.server.scheduler_questions import SchedulerQuestions
-from sgl_runtime.server.submission import Submission
+from sgl_runtime.server.submission import Submission, Submitting
 from sgl_runtime.server.text_encoder import DEFAULT_WORKERS, TextEncoder
 from sgl_runtime.tokenizer.no_tokenizer import REASON
 
@@ -98,11 +97,8 @@ class TokenizerManager:
         """Requests that someone waits for."""
         return len(self._live)
 
-    @asynccontextmanager
-    async def submit(
-        self, requests: Sequence[GenerateRequest], *, stream: bool, is_probe: bool = False
-    ) -> AsyncIterator[Submission]:
-        """Send requests to the scheduler; on leaving, those that have not finished are aborted.
+    def submit(self, requests: Sequence[GenerateRequest], *, stream: bool, is_probe: bool = False) -> Submitting:
+        """Send requests to the scheduler on entering what this gives; on leaving, those that still run are aborted.
 
         Args:
             requests: The prompts of one call.
@@ -110,32 +106,41 @@ class TokenizerManager:
             is_probe: Whether the server itself asks, to see that it works.
 
         Raises:
-            SglRuntimeError: a request is wrong; none was sent then.
+            SglRuntimeError: on entering: a request is wrong; none was sent then.
         """
-        self._check_serving()
         vocabulary = self.tokenizer.vocabulary
         pendings = [PendingReply(request, vocabulary, index=index) for index, request in enumerate(requests)]
         for pending in pendings:
             pending.is_probe = is_probe
-        submission = Submission(pendings, stream=stream)
+        return Submitting(Submission(pendings, stream=stream), begin=self._begin, end=self._give_up)
+
+    async def _begin(self, submission: Submission) -> None:
+        self._check_serving()
         self._live.add(submission)
         try:
-            messages: list[TokenizedRequest] = []
-            text_ids = await self._encode_batch(requests)
-            for pending in pendings:
-                if pending.index % _PROMPTS_A_TURN == _PROMPTS_A_TURN - 1:
-                    # A call may have very many prompts: others get their turn between them.
-                    await asyncio.sleep(0)
-                # Outputs of one prompt stand together and have the same ids.
-                known = text_ids.get(pending.index)
-                if pending.request.sample:
-                    known = pendings[pending.index - 1].text_ids
-                messages.append(await self._tokenize(pending, known))
-            self._check_serving()
-            self._send_all(pendings, messages)
-            yield submission
-        finally:
+            await self._send_call(submission.pendings)
+        except BaseException:
             self._give_up(submission)
+            raise
+
+    async def _send_call(self, pendings: Sequence[PendingReply]) -> None:
+        messages: list[TokenizedRequest] = []
+        text_ids = await self._encode_batch(pendings) if len(pendings) > 1 else {}
+        for pending in pendings:
+            if pending.index % _PROMPTS_A_TURN == _PROMPTS_A_TURN - 1:
+                # A call may have very many prompts: others get their turn between them.
+                await asyncio.sleep(0)
+            # Outputs of one prompt stand together and have the same ids.
+            known = text_ids.get(pending.index)
+            if pending.request.sample:
+                known = pendings[pending.index - 1].text_ids
+            wish = pending.request.pooling
+            if wish is not None:
+                messages.append(await self._encode_prompts.message(pending, wish))
+            else:
+                messages.append(await self._generation_prompts.message(pending, known))
+        self._check_serving()
+        self._send_all(pendings, messages)
 
     def deliver(self, messages: Sequence[DetokenizerOutput]) -> None:
         """Take messages from the detokenizer."""
@@ -202,10 +207,6 @@ class TokenizerManager:
         self._check_serving()
         self.check_health()
 
-    async def encode(self, text: str, *, add_bos: bool) -> list[int]:
-        """Ids of a text; a long one does not stop the event loop."""
-        return await self.texts.encode(text, add_bos=add_bos)
-
     def chat_template(self) -> PromptTemplate:
         """The served model's template.
 
@@ -244,13 +245,13 @@ class TokenizerManager:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
 
-    async def _encode_batch(self, requests: Sequence[GenerateRequest]) -> dict[int, list[int]]:
+    async def _encode_batch(self, pendings: Sequence[PendingReply]) -> dict[int, list[int]]:
         """For calls with several prompts, ids of their texts by place in the call."""
         found: dict[int, list[int]] = {}
         for add_bos in (True, False):
             texts = {
                 index: request.text
-                for index, request in enumerate(requests)
+                for index, request in enumerate(pending.request for pending in pendings)
                 if request.text is not None
                 and not request.sample
                 and request.pooling is None
@@ -259,12 +260,6 @@ class TokenizerManager:
             if len(texts) > 1:
                 found |= zip(texts, await self.texts.encode_all(list(texts.values()), add_bos=add_bos), strict=True)
         return found
-
-    async def _tokenize(self, pending: PendingReply, text_ids: list[int] | None) -> TokenizedRequest:
-        wish = pending.request.pooling
-        if wish is not None:
-            return await self._encode_prompts.message(pending, wish)
-        return await self._generation_prompts.message(pending, text_ids)
 
     def _send_all(self, pendings: Sequence[PendingReply], messages: Sequence[TokenizedRequest]) -> None:
         # A request that was aborted while its text became ids has its answer already.

@@ -45,8 +45,6 @@ DETOKENIZER_TITLE = "sgl::detokenizer"
 DEATH_GRACE_S = 1.0
 """How long requests get to take their error when another process has died."""
 
-_WAIT_S = 60.0
-
 
 @dataclass(frozen=True)
 class ProcessPlan:
@@ -110,9 +108,8 @@ def detokenizer_main(plan: ProcessPlan, vocabulary: Vocabulary, first_word: Conn
         first_word.send(ChildReady({}))
         first_word.close()
         while True:
-            inbox.wait(_WAIT_S)
             outputs: list[DetokenizerOutput] = []
-            for message in inbox.drain():
+            for message in inbox.receive():
                 outputs.extend(detokenizer.accept(message))
             if outputs:
                 outbox.send(outputs)

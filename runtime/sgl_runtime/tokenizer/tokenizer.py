@@ -6,6 +6,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
@@ -43,9 +44,11 @@ class Tokenizer:
         # Files may ask for texts to be cut and filled up to one length.
         fast.backend_tokenizer.no_truncation()
         fast.backend_tokenizer.no_padding()
-        backend = json.loads(fast.backend_tokenizer.to_str())
+        # Its state is the JSON of the file; of the whole tokenizer that would take a second.
+        decoder = fast.backend_tokenizer.decoder
+        kind = None if decoder is None else json.loads(decoder.__getstate__())
         added = {index: (token.content, token.special) for index, token in fast.added_tokens_decoder.items()}
-        self.vocabulary = build_vocabulary(fast.get_vocab(), added, backend.get("decoder"))
+        self.vocabulary = build_vocabulary(fast.get_vocab(), added, kind)
         self.bos_id: int | None = fast.bos_token_id
         self.eos_id: int | None = fast.eos_token_id
         self.chat_template = ChatTemplate(fast) if fast.chat_template else None
@@ -107,6 +110,12 @@ def _kept(first: int, second: int, room: int) -> tuple[int, int]:
     if min(first, second) <= half:
         return (first, room - first) if first <= second else (room - second, second)
     return (half, room - half) if first <= second else (room - half, half)
+
+
+def import_tokenizer_libraries(source: ModelSource) -> None:
+    """Import what loads the tokenizer of a model's folder: it brings torch in, which takes longer than a tokenizer."""
+    if source.files.form == "folder":
+        import_module("transformers.models.auto.tokenization_auto")
 
 
 def load_tokenizer(

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from sgl_runtime.attention import decode_pieces
 from sgl_runtime.attention.decode_pieces import cut
 from sgl_runtime.cache.shared_ranges import find_shared
-from sgl_runtime.device.kernels.decode_attention import attend_pieces
+from sgl_runtime.device.kernels.decode_attention import PIECE_WORDS, attend_pieces
 from sgl_runtime.device.kernels.extend_attention import attend_extend, tile_tokens
 from sgl_runtime.device.kernels.matvec import matvec
-from sgl_runtime.device.kernels.norm import norm_heads, rms_norm, silu_and_mul
+from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.rotary import rotate_and_store
 from sgl_runtime.device.kernels.sampling import draw, mask_logits
 from sgl_runtime.device.kernels.shared_attention import attend_shared, members_of_tile
@@ -32,15 +33,15 @@ def distance(out: torch.Tensor, expected: torch.Tensor) -> float:
     return float((out.double() - expected.double()).norm() / expected.double().norm())
 
 
+def wide(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
+    return [None if tensor is None else tensor.double() for tensor in tensors]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("rows", "width"), [(1, 576), (5, 64), (3, 100)])
 def test_norms(dtype, rows, width):
-    x, residual = random(rows, width, dtype=dtype), random(rows, width, dtype=dtype, seed=1)
-    weight = random(width, dtype=dtype, seed=2)
+    x, weight = random(rows, width, dtype=dtype), random(width, dtype=dtype, seed=2)
     assert distance(rms_norm(x, weight, 1e-5), OPS.rms_norm(x, weight, 1e-5)) < TOLERANCE[dtype]
-    normed, total = OPS.add_rms_norm(x, residual, weight, 1e-5)
-    assert distance(rms_norm(x, weight, 1e-5, residual), normed) < TOLERANCE[dtype]
-    assert torch.equal(residual, total)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -53,17 +54,22 @@ def test_silu_and_mul(dtype, width):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("heads", "groups", "dim"), [(9, 3, 64), (8, 2, 16), (4, 4, 32)])
 @pytest.mark.parametrize("rotates", [True, False])
-def test_rotated_keys_and_values_reach_their_slots(dtype, heads, groups, dim, rotates):
+@pytest.mark.parametrize("norms", [True, False])
+def test_rotated_keys_and_values_reach_their_slots(dtype, heads, groups, dim, rotates, norms):
     tokens, num_slots = 5, 11
     qkv = random(tokens, heads + 2 * groups, dim, dtype=dtype)
     cos, sin = random(tokens, dim // 2, dtype=dtype, seed=1), random(tokens, dim // 2, dtype=dtype, seed=2)
     slots = torch.tensor([4, 10, 0, 2, 9], device=DEVICE)
     keys, values = (torch.full((num_slots, groups, dim), 7.0, dtype=dtype, device=DEVICE) for _ in range(2))
-    turned = qkv[:, : heads + groups].clone()
+    normed = qkv.clone()
+    head_norms = (random(dim, dtype=dtype, seed=3), random(dim, dtype=dtype, seed=4), 1e-6) if norms else None
+    if head_norms is not None:
+        OPS.norm_heads(normed, head_norms, num_heads=heads)
+    turned = normed[:, : heads + groups]
     if rotates:
         turned = OPS.rotary(turned.float(), cos.float(), sin.float()).to(dtype)
     expected_values = qkv[:, heads + groups :].clone()
-    rotate_and_store(qkv, (cos, sin) if rotates else None, slots, keys, values)
+    rotate_and_store(qkv, (cos, sin) if rotates else None, slots, keys, values, head_norms=head_norms)
     assert distance(qkv[:, :heads], turned[:, :heads]) < TOLERANCE[dtype]
     assert distance(keys[slots], turned[:, heads:]) < TOLERANCE[dtype]
     assert torch.equal(values[slots], expected_values)
@@ -78,21 +84,26 @@ def test_rotated_keys_and_values_reach_their_slots(dtype, heads, groups, dim, ro
 def test_linear_of_one_row(dtype, has_bias, shape):
     x, weight = random(1, shape[1], dtype=dtype), random(*shape, dtype=dtype, seed=1)
     bias = random(shape[0], dtype=dtype, seed=2) if has_bias else None
-    assert (
-        distance(matvec(x, weight, bias), OPS.linear(x.double(), weight.double(), bias.double() if has_bias else None))
-        < TOLERANCE[dtype]
-    )
+    assert distance(matvec(x, weight, bias), OPS.linear(*wide(x, weight, bias))) < TOLERANCE[dtype]
+    norm = random(shape[1], dtype=dtype, seed=3)
+    expected = OPS.norm_linear(x.double(), (norm.double(), 1e-5), *wide(weight, bias))
+    assert distance(matvec(x, weight, bias, norm=(norm, 1e-5)), expected) < TOLERANCE[dtype]
+    residual = random(1, shape[0], dtype=dtype, seed=4)
+    expected = OPS.add_linear(*wide(residual, x, weight, bias))
+    total = matvec(x, weight, bias, residual=residual)
+    assert total is residual
+    assert distance(total, expected) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_norm_of_heads(dtype):
-    qkv = random(5, 9 + 6, 48, dtype=dtype)
-    weights = random(48, dtype=dtype, seed=1), random(48, dtype=dtype, seed=2)
-    expected = qkv.clone()
-    OPS.norm_heads(expected, *weights, num_heads=9, eps=1e-6)
-    norm_heads(qkv, *weights, num_heads=9, eps=1e-6)
-    assert distance(qkv, expected) < TOLERANCE[dtype]
-    assert torch.equal(qkv[:, 12:], expected[:, 12:])
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("shape", [(9, 64), (30, 700)])
+def test_gated_linear_of_one_row(dtype, has_bias, shape):
+    x, weight = random(1, shape[1], dtype=dtype), random(2 * shape[0], shape[1], dtype=dtype, seed=1)
+    bias = random(2 * shape[0], dtype=dtype, seed=2) if has_bias else None
+    norm = random(shape[1], dtype=dtype, seed=3)
+    expected = OPS.gated_linear(x.double(), (norm.double(), 1e-5), *wide(weight, bias))
+    assert distance(matvec(x, weight, bias, norm=(norm, 1e-5), gated=True), expected) < TOLERANCE[dtype]
 
 
 def test_masks_of_logits():
@@ -133,19 +144,30 @@ def make_pool(contexts, groups, dim, dtype, seed=5):
     return keys, values, torch.from_numpy(table).to(DEVICE), torch.from_numpy(row_ids).to(DEVICE)
 
 
+def with_table_rows(pieces, row_ids):
+    pieces = pieces.copy()
+    pieces[:, 1] = row_ids.cpu().numpy()[pieces[:, 0]]
+    return pieces
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("extra", [1, 6])
-@pytest.mark.parametrize(("heads", "groups", "dim", "cap"), [(9, 3, 64, 0.0), (4, 2, 48, 5.0)])
-def test_decode_attention(dtype, extra, heads, groups, dim, cap):
-    contexts = [1, 300, 65, 700]
+@pytest.mark.parametrize("extra", [1, 12])
+@pytest.mark.parametrize("full", [512, 1])
+@pytest.mark.parametrize(("heads", "groups", "dim", "cap"), [(9, 3, 64, 0.0), (4, 2, 48, 5.0), (8, 4, 16, 0.0)])
+def test_decode_attention(dtype, extra, full, heads, groups, dim, cap, monkeypatch):
+    # With few programs wanted, each takes several groups of heads, of pieces of one length.
+    monkeypatch.setattr(decode_pieces, "FULL", full)
+    contexts = [300] * 4 if full == 1 else [1, 300, 65, 700]
     keys, values, table, row_ids = make_pool(contexts, groups, dim, dtype)
     q = random(len(contexts), heads, dim, dtype=dtype, seed=9)
-    plan = cut(np.array(contexts, dtype=np.int32), extra=extra)
+    plan = cut(np.array(contexts, dtype=np.int32), extra=extra, groups=groups)
     assert plan.count <= len(contexts) + extra
     assert (plan.num_pieces.max() > 1) == (extra > 1)
+    assert plan.groups_at_once == (1 if full > 1 or groups % 2 else min(groups, 4))
     room = len(contexts) + extra
-    pieces = np.zeros((4, room), dtype=np.int32)
-    pieces[:, : plan.count] = plan.pieces
+    pieces = np.zeros((room, PIECE_WORDS), dtype=np.int32)
+    pieces[: plan.count] = with_table_rows(plan.pieces, row_ids)
+    tickets = torch.zeros(len(contexts), groups, dtype=torch.int32, device=DEVICE)
     out = torch.full((len(contexts), heads, dim), math.nan, dtype=dtype, device=DEVICE)
     to_device = lambda array: torch.from_numpy(array).to(DEVICE)  # noqa: E731 - used three times below
     attend_pieces(
@@ -153,11 +175,10 @@ def test_decode_attention(dtype, extra, heads, groups, dim, cap):
         keys,
         values,
         table=table,
-        row_ids=row_ids,
         pieces=to_device(pieces),
-        counts=to_device(np.array([plan.count], dtype=np.int32)),
-        firsts=to_device(plan.firsts),
-        num_pieces=to_device(plan.num_pieces),
+        counts=to_device(np.array([plan.count, 0, plan.groups_at_once], dtype=np.int32)),
+        tickets=tickets,
+        takes_turns=plan.groups_at_once > 1,
         partial_out=torch.empty(room, heads, dim, device=DEVICE),
         partial_lse=torch.empty(room, heads, device=DEVICE),
         out=out,
@@ -168,6 +189,7 @@ def test_decode_attention(dtype, extra, heads, groups, dim, cap):
         slots = table[row_ids[row], :length].long()
         expected = plain_attention(q[row : row + 1], keys[slots], values[slots], dim**-0.5, cap)
         assert distance(out[row : row + 1], expected) < TOLERANCE[dtype], row
+    assert not bool(tickets.any())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -192,25 +214,23 @@ def test_decode_attention_over_shared_ranges(dtype, heads, groups, dim, cap):
     out = torch.full((len(contexts), heads, dim), math.nan, dtype=dtype, device=DEVICE)
     partial_out = torch.full((plan.num_places, heads, dim), math.nan, device=DEVICE)
     partial_lse = torch.full((plan.num_places, heads), math.nan, device=DEVICE)
-    counts = torch.tensor([plan.count, len(plan.tiles)], dtype=torch.int32, device=DEVICE)
+    counts = torch.tensor([plan.count, len(plan.tiles), plan.groups_at_once], dtype=torch.int32, device=DEVICE)
     common = {
         "table": table,
-        "row_ids": row_ids,
         "partial_out": partial_out,
         "partial_lse": partial_lse,
         "scale": dim**-0.5,
         "logit_cap": cap,
     }
     tiles = torch.from_numpy(plan.tiles).to(DEVICE)
-    attend_shared(q, keys, values, tiles=tiles, num_tiles=counts[1:], **common)
+    attend_shared(q, keys, values, row_ids=row_ids, tiles=tiles, num_tiles=counts[1:], **common)
     attend_pieces(
         q,
         keys,
         values,
-        pieces=torch.from_numpy(plan.pieces).to(DEVICE),
+        pieces=torch.from_numpy(with_table_rows(plan.pieces, row_ids)).to(DEVICE),
         counts=counts,
-        firsts=torch.from_numpy(plan.firsts).to(DEVICE),
-        num_pieces=torch.from_numpy(plan.num_pieces).to(DEVICE),
+        tickets=torch.zeros(len(contexts), groups, dtype=torch.int32, device=DEVICE),
         out=out,
         **common,
     )
@@ -258,7 +278,8 @@ def test_pieces_cover_every_context_once(lengths, extra):
     assert plan.count <= len(lengths) + extra
     covered = {row: [] for row in range(len(lengths))}
     places = []
-    for row, begin, end, place in plan.pieces.T.tolist():
+    for row, _, begin, end, place, first, total, own in plan.pieces.tolist():
+        assert (first, total, own) == (plan.firsts[row], plan.num_pieces[row], total)
         covered[row] += range(begin, end)
         assert (place == -1) == (plan.num_pieces[row] == 1)
         if place >= 0:

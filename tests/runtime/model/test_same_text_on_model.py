@@ -17,6 +17,7 @@ from sgl_runtime.executor.local import LocalExecutor
 from sgl_runtime.ipc.messages import TokenizedRequest
 from sgl_runtime.model_runner.build import build_model
 from sgl_runtime.sampling_params import SamplingParams
+from sgl_runtime.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.model
 
@@ -69,7 +70,7 @@ class Bench:
     def __init__(self, host: Any, config: RuntimeConfig) -> None:
         self.host = host
         self.config = config
-        self.runner = build_model(config, host.source).runner
+        self.runner = build_model(config, host.source, Stopwatch()).runner
 
     def run(
         self,

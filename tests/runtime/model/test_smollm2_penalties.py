@@ -1,9 +1,8 @@
 """Penalties on the real model: against transformers, and unchanged by retraction and batch mates."""
 
-from dataclasses import replace
-
 import pytest
 import torch
+from msgspec.structs import replace
 from transformers import LlamaForCausalLM
 
 from sgl_runtime.config import CacheConfig, SchedulerConfig

@@ -17,7 +17,7 @@ from sgl_runtime.model_runner.pass_output import TokenChoice
 
 
 def make_batch(kind: str, rows: list[int], prefixes: list[int], ids: list[list[int]], **settings: Any) -> Batch:
-    """Row r of the table has the slots r, r + 5, r + 10, ..."""
+    """Row r of the table has the slots r, r + 5, r + 10, ...; settings are of all rows, or lists."""
     size = len(rows)
     lens = [len(part) for part in ids]
     places = [range(p, p + n) for p, n in zip(prefixes, lens, strict=True)]
@@ -35,9 +35,9 @@ def make_batch(kind: str, rows: list[int], prefixes: list[int], ids: list[list[i
         sampling=SamplingBatch(
             temperatures=np.full(size, settings.get("temperature", 0.0), dtype=np.float32),
             top_ps=np.full(size, settings.get("top_p", 1.0), dtype=np.float32),
-            top_ks=np.full(size, -1, dtype=np.int32),
-            min_ps=np.zeros(size, dtype=np.float32),
-            uniforms=np.random.default_rng(size).random(size),
+            top_ks=np.full(size, settings.get("top_k", -1), dtype=np.int32),
+            min_ps=np.full(size, settings.get("min_p", 0.0), dtype=np.float32),
+            uniforms=np.random.default_rng(settings.get("seed", size)).random(size),
         ),
         wants_logprob=np.full(size, settings.get("logprobs", False)),
         logprob_starts=np.full(size, -1, dtype=np.int32),
@@ -61,7 +61,20 @@ def device() -> Device:
     return select_device("cuda", num_threads=None) if torch.cuda.is_available() else InterpretedDevice()
 
 
-def test_prefill_and_decode_equal_plain_torch(device, plain_runner):
+@pytest.fixture
+def used_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New tensors hold numbers that products of them overflow with."""
+    empty = torch.empty
+
+    def filled(*shape: Any, **settings: Any) -> torch.Tensor:
+        tensor = empty(*shape, **settings)
+        return tensor.fill_(3e38) if tensor.is_floating_point() else tensor
+
+    monkeypatch.setattr(torch, "empty", filled)
+
+
+def test_prefill_and_decode_equal_plain_torch(used_memory, device, plain_runner):
+    """Three rows in a graph of four: what the fourth computes with reaches none of them."""
     runner = make_runner(device)
     prompts = [[5, 250, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9], [299]]
     rows = [3, 0, 4]
@@ -94,14 +107,63 @@ def test_draws_in_a_graph_are_those_outside_of_it(device):
     assert np.isnan(logprobs[0][1]).all()
 
 
-def test_filters_and_masks_are_heeded_outside_of_the_graph(device):
+# By row: none, each filter alone, all of them, and filters that a greedy row does not heed.
+MIXED = {
+    "temperature": [1.0, 1.5, 1.0, 0.8, 2.0, 0.0],
+    "top_k": [-1, 4, -1, -1, 40, 2],
+    "top_p": [1.0, 1.0, 0.6, 1.0, 0.9, 0.5],
+    "min_p": [0.0, 0.0, 0.0, 0.2, 0.02, 0.5],
+}
+
+
+def filtered_draws(runner: ModelRunner, places: list[int], *, is_edited: bool) -> list[list[int]]:
+    """What rows of these settings draw in passes that go on from each other."""
+    settings = {name: [values[place] for place in places] for name, values in MIXED.items()}
+    rows = list(range(len(places)))
+    prompts = [[5 + place, 250] for place in places]
+    tokens = [run(runner, make_batch("extend", rows, [0] * len(rows), prompts, seed=7, **settings))[0]]
+    for step in range(3):
+        batch = make_batch("decode", rows, [2 + step] * len(rows), [[-1 - row] for row in rows], seed=step, **settings)
+        # A pass in which the host may have something to say ends with the logits.
+        output = runner.forward(dataclasses.replace(batch, is_edited=is_edited))
+        assert (output.drawn is None) == is_edited
+        tokens.append(runner.sample(batch, output).wait().token_ids.tolist())
+    return tokens
+
+
+def test_filtered_draws_in_a_graph_are_those_outside_of_it(device):
+    """Where rows fill the graph, and where they do not."""
     runner = make_runner(device)
+    for places in ([0, 1, 2, 3], [4, 1, 5]):
+        inside, outside = (filtered_draws(runner, places, is_edited=is_edited) for is_edited in (False, True))
+        assert inside == outside
+
+
+def test_a_filter_leaves_the_likeliest_token_alone_in_a_graph(device):
+    runner = make_runner(device)
+    run(runner, make_batch("extend", [0, 1], [0, 0], [[5, 6], [7, 8]]))
+    for settings in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}):
+        batch = make_batch("decode", [0, 1], [2, 2], [[9], [10]], temperature=1.0, **settings)
+        output = runner.forward(batch)
+        assert output.drawn is not None
+        best = output.logits.argmax(-1).tolist()
+        assert runner.sample(batch, output).wait().token_ids.tolist() == best
+
+
+def test_a_sampler_of_another_library_draws_filtered_rows_itself(device):
+    runner = make_runner(device, sampling_backend="pytorch")
     run(runner, make_batch("extend", [0], [0], [[5, 6]]))
-    batch = make_batch("decode", [0], [2], [[9]], temperature=1.0, top_p=1e-6)
+    assert runner.forward(make_batch("decode", [0], [2], [[9]], temperature=1.0)).drawn is not None
+    batch = make_batch("decode", [0], [2], [[9]], temperature=1.0, top_k=1)
     output = runner.forward(batch)
     assert output.drawn is None
     best = output.logits.argmax(-1).tolist()
     assert runner.sample(batch, output).wait().token_ids.tolist() == best
+
+
+def test_masks_are_heeded_outside_of_the_graph(device):
+    runner = make_runner(device)
+    run(runner, make_batch("extend", [0], [0], [[5, 6]]))
     masks = np.zeros((1, 10), dtype=np.int32)
     masks[0, 7] = 1 << 3
     batch = dataclasses.replace(make_batch("decode", [0], [2], [[9]], temperature=1.0), is_edited=True)

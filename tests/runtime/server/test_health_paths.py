@@ -71,7 +71,7 @@ def test_a_server_that_ends_lives_and_is_not_ready() -> None:
             )
             wait_for(lambda: bool(server.scheduler.running))
             assert get(server, "/ready").json() == {"status": "ready"}
-            server.server.should_exit = True
+            server.server.stop()
             wait_for(lambda: get(server, "/ready").status_code == 503)
             assert "shutting down" in get(server, "/ready").json()["error"]["message"]
             assert get(server, "/health").status_code == 200

@@ -10,7 +10,8 @@ import requests
 
 from fakes.chat_server import ChatServer
 from sgl_runtime.sampling_params import SAMPLING_CHECKS
-from sgl_runtime.server.route_table import RouteTable
+from sgl_runtime.server.app import all_routes
+from sgl_runtime.server.web_routes import WebPage
 
 REQUIRED: dict[str, dict[str, Any]] = {
     "/role_affixes": {"role": "user"},
@@ -84,21 +85,12 @@ def known_fields(answer: requests.Response) -> set[str]:
     return set(names.split(", ")) if names else set()
 
 
-def all_routes(routes: list[Any]) -> Iterator[Any]:
-    for route in routes:
-        if isinstance(route, RouteTable):
-            yield from route.routes
-        else:
-            yield route
-
-
 def test_it_is_a_document_with_all_paths_of_the_server(server: ChatServer, document: dict[str, Any]) -> None:
-    app: Any = server.server.config.app
     routes = {
         (route.path.replace(":path", ""), method.lower())
-        for route in all_routes(app.routes)
-        for method in route.methods
-        if route.path not in ("/", "/openapi.json") and not route.path.startswith("/web/") and method != "HEAD"
+        for route in all_routes(server.api, WebPage({}), server.books)
+        for method in route.methods or ()
+        if route.path != "/openapi.json" and method != "HEAD"
     }
     described = {(path, method) for path, item in document["paths"].items() for method in item}
     assert described == routes

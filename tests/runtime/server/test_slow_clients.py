@@ -2,14 +2,19 @@
 
 import contextlib
 import json
+import logging
 import socket
 import time
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from typing import Any
 
 import pytest
 import requests
 
 from fakes.scripted_server import ScriptedServer
+from sgl_runtime.server import http_log
+from sgl_runtime.server.timed_protocol import MAX_HELD_BYTES, MAX_WAITING
 
 HEAD = b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n"
 
@@ -144,7 +149,8 @@ def test_idle_connections_are_held() -> None:
 
 def wait_until_idle(server: ScriptedServer) -> None:
     deadline = time.monotonic() + 20
-    while server.manager.num_live:
+    # The scheduler hears of it later.
+    while server.manager.num_live or server.scheduler.running:
         assert time.monotonic() < deadline, "requests are left"
         time.sleep(0.01)
 
@@ -160,7 +166,6 @@ def test_a_client_that_leaves_with_several_requests_ends_them_all(caplog: pytest
                 assert time.monotonic() < deadline
                 time.sleep(0.005)
         wait_until_idle(server)
-        assert not server.scheduler.running
     assert caplog.text == ""
 
 
@@ -171,7 +176,6 @@ def test_nonsense_behind_a_request_is_not_taken_for_its_reply(caplog: pytest.Log
             client.sendall(HEAD.replace(b"1000", b"%d" % len(body)) + b"\r\n" + body + b"\x00\x01 nonsense\r\n\r\n")
             assert read_all(client) == b""
         wait_until_idle(server)
-        assert not server.scheduler.running
     assert "ERROR" not in caplog.text
 
 
@@ -189,3 +193,47 @@ def test_a_body_is_read_whatever_protocol_its_client_would_rather_speak(server: 
             client.sendall(b"POST /tokenize HTTP/1.1\r\nhost: x\r\n" + offer + b"\r\n")
             client.sendall(b"content-length: %d\r\n\r\n" % len(body) + body)
             assert status_of(client.recv(100)) == 200
+
+
+def test_a_short_body_is_waited_for_and_a_long_one_is_not(server: ScriptedServer) -> None:
+    """A request is looked at once: when a short body is there, or before a long one is sent in vain."""
+    head = b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
+    with connect(server) as client:
+        client.sendall(head % MAX_HELD_BYTES)
+        client.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+        client.settimeout(10)
+        client.sendall(b" " * MAX_HELD_BYTES)
+        assert status_of(client.recv(65536)) == 404
+    with connect(server) as client:
+        client.sendall(head % (MAX_HELD_BYTES + 1))
+        assert status_of(client.recv(65536)) == 404
+
+
+def test_more_requests_than_are_read_ahead_are_all_answered(server: ScriptedServer) -> None:
+    body = b'{"text": "say:a"}'
+    request = HEAD.replace(b"1000", b"%d" % len(body)) + b"\r\n" + body
+    with connect(server) as client:
+        for _ in range(3 * MAX_WAITING):
+            client.sendall(request)
+        received = b""
+        while received.count(b"HTTP/1.1 200") < 3 * MAX_WAITING:
+            part = client.recv(65536)
+            assert part, received
+            received += part
+
+
+def test_every_reply_says_when_it_was_made(server: ScriptedServer) -> None:
+    begin = int(time.time())
+    for path in ("/ready", "/nowhere"):
+        made = parsedate_to_datetime(requests.get(server.url + path, timeout=20).headers["date"])
+        assert begin <= made.timestamp() <= time.time()
+
+
+def test_the_headers_of_a_proxy_on_this_machine_are_believed(server: ScriptedServer, caplog: Any) -> None:
+    caplog.set_level(logging.INFO, http_log.logger.name)
+    requests.get(server.url + "/nowhere", headers={"X-Forwarded-For": "192.0.2.7"}, timeout=20)
+    requests.get(server.url + "/nowhere", timeout=20)
+    clients = [record.getMessage().partition("client=")[2].split(":")[0] for record in caplog.records]
+    assert clients == ["192.0.2.7", "127.0.0.1"]

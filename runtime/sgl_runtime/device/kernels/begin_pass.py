@@ -1,11 +1,12 @@
 """The first kernel of a decode pass: which tokens go in, and where their keys and values will be found."""
 
-import triton
 import triton.language as tl
 from torch import Tensor
 
+from sgl_runtime.device.kernels.kernel import kernel
 
-@triton.jit
+
+@kernel(varying=("ids", "positions", "slots", "rows"))
 def begin_decode_kernel(ids, positions, slots, rows, drawn_ids, table, table_stride, out_ids, out_positions):
     """Grid: (rows of the pass,).  An id of -1 - r stands for the token that was drawn last for row r of the table."""
     index = tl.program_id(0)

@@ -1,8 +1,8 @@
 """Attention of one new token a row, its context cut into pieces that fill the chip (split-KV).
 
 A *piece* is a range of one row's context.  Each is attended by a program for each group of heads that share keys; where
-a row has several pieces, their outputs are merged by the logarithms of their sums.  Which pieces there are is decided
-on the host once for all layers (`attention/decode_pieces.py`).
+a row has several pieces, the program that is done last merges their outputs by the logarithms of their sums.  Which
+pieces there are is decided on the host once for all layers (`attention/decode_pieces.py`).
 
 Source: arXiv:2311.01282 (splitting along the context), arXiv:2205.14135 (online softmax).
 """
@@ -11,91 +11,157 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sgl_runtime.device.kernels.early_launch import starts_early, wait_for_previous
+from sgl_runtime.device.kernels.kernel import kernel
 from sgl_runtime.device.kernels.online_softmax import attend_slots
 
-BLOCK, STAGES, WARPS = 64, 3, 4
-"""Positions that a program takes at a time, how many such loads are under way, and its warps; measured on an H200."""
+BLOCK, STAGES = 32, 3
+"""Positions that a program takes at a time, and how many such loads are under way; measured on an H200."""
+
+PIECE_WORDS = 8
+"""Of a piece: row of the pass, row of the table, begin, end, place of its result or -1 if it is its row's only one,
+first place of the row, how many results the row has, how many of them are of pieces."""
+
+MERGE = 8
+"""Partial results that are read at a time."""
 
 
-@triton.jit
+@kernel(varying=("pieces", "counts", "tickets"))
 def attend_pieces_kernel(
-    q, keys, values, table, row_ids, pieces, counts, out, partial_out, partial_lse,
-    q_stride, slot_stride, table_stride, max_pieces, scale,
+    q, keys, values, table, pieces, counts, tickets, out, partial_out, partial_lse,
+    q_stride, slot_stride, table_stride, scale,
     NUM_HEADS: tl.constexpr, SHARE: tl.constexpr, PADDED: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr,
-    BLOCK: tl.constexpr, CAP: tl.constexpr, STAGES: tl.constexpr,
+    TURNS: tl.constexpr, MERGED: tl.constexpr, MERGE: tl.constexpr, BLOCK: tl.constexpr, CAP: tl.constexpr,
+    STAGES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Grid: (pieces, groups of heads).  `pieces` is (4, max_pieces): row, begin, end, place of the partial result.
+    """Grid: (pieces, groups of heads): more than have something to do, since a captured launch is as large as any.
 
-    A place of -1 means that the piece is its row's only one: its result is final.  SHARE heads look at one head of
-    keys, PADDED is SHARE rounded up for the matrix unit, LANES is DIM rounded up to a power of 2.
+    `counts` says how many pieces there are and, with TURNS, how many groups a program takes: one after the other in a
+    single loop, so that the loads of the next are under way while the one before ends.  SHARE heads look at one head of
+    keys; PADDED is SHARE rounded up for the matrix unit, MERGED to a power of 2, LANES is DIM rounded up to one.
     """
     piece = tl.program_id(0)
-    group = tl.program_id(1)
-    if piece < tl.load(counts):
-        row = tl.load(pieces + piece)
-        begin = tl.load(pieces + max_pieces + piece)
-        end = tl.load(pieces + 2 * max_pieces + piece)
-        place = tl.load(pieces + 3 * max_pieces + piece)
-        context = table + tl.load(row_ids + row).to(tl.int64) * table_stride
+    words = pieces + piece * 8
+    row = tl.load(words)
+    table_row = tl.load(words + 1).to(tl.int64)
+    begin = tl.load(words + 2)
+    end = tl.load(words + 3)
+    place = tl.load(words + 4)
+    groups_at_once = tl.load(counts + 2) if TURNS else 1
+    first_group = tl.program_id(1) * groups_at_once
+    is_piece = (piece < tl.load(counts)) & (first_group < NUM_HEADS // SHARE)
+    context = table + table_row * table_stride
+    # The slots of a block are read while the one before is attended: what depends on them can then be loaded far ahead.
+    places = begin + tl.arange(0, BLOCK)
+    slots = tl.load(context + places, mask=is_piece & (places < end), other=0)
+    wait_for_previous(EARLY)
+    if is_piece:
         heads = tl.arange(0, PADDED)
         lanes = tl.arange(0, LANES)
         is_head = heads < SHARE
-        head = group * SHARE + heads
-        q_mask = is_head[:, None] & (lanes < DIM)[None, :]
-        query = tl.load(q + row.to(tl.int64) * q_stride + head[:, None] * DIM + lanes[None, :], mask=q_mask, other=0.0)
-        offsets = group * DIM + lanes
+        is_lane = lanes < DIM
+        q_mask = is_head[:, None] & is_lane[None, :]
+        of_row = q + row.to(tl.int64) * q_stride
+        partial = tl.maximum(place, 0).to(tl.int64) * NUM_HEADS
         top = tl.full([PADDED], float("-inf"), dtype=tl.float32)
         total = tl.zeros([PADDED], dtype=tl.float32)
         acc = tl.zeros([PADDED, LANES], dtype=tl.float32)
-        for start in tl.range(begin, end, BLOCK, num_stages=STAGES):
-            places = start + tl.arange(0, BLOCK)
-            inside = places < end
-            slots = tl.load(context + places, mask=inside, other=0).to(tl.int64)
-            kv_mask = inside[:, None] & (lanes < DIM)[None, :]
+        blocks = tl.cdiv(end - begin, BLOCK)
+        for step in tl.range(0, groups_at_once * blocks, num_stages=STAGES):
+            group = first_group + step // blocks
+            block = step % blocks
+            inside = begin + block * BLOCK + tl.arange(0, BLOCK) < end
+            places = begin + (step + 1) % blocks * BLOCK + tl.arange(0, BLOCK)
+            next_slots = tl.load(context + places, mask=places < end, other=0)
+            head = group * SHARE + heads
+            query = tl.load(of_row + head[:, None] * DIM + lanes[None, :], mask=q_mask, other=0.0)
+            if TURNS:
+                top = tl.where(block == 0, float("-inf"), top)
+                total = tl.where(block == 0, 0.0, total)
+                acc = tl.where(block == 0, 0.0, acc)
             top, total, acc = attend_slots(
-                query, top, total, acc, slots, kv_mask, inside[None, :], keys, values, offsets, slot_stride, scale,
-                CAP=CAP, MASKED=True,
+                query, top, total, acc, slots.to(tl.int64), inside[:, None] & is_lane[None, :], inside[None, :], keys,
+                values, group * DIM + lanes, slot_stride, scale, CAP=CAP, MASKED=True,
             )  # fmt: skip
-        result = acc / total[:, None]
-        if place < 0:
-            target = out + row.to(tl.int64) * NUM_HEADS * DIM + head[:, None] * DIM + lanes[None, :]
-            tl.store(target, result.to(out.dtype.element_ty), mask=q_mask)
-        else:
-            first = place.to(tl.int64) * NUM_HEADS
-            tl.store(partial_out + (first + head)[:, None] * DIM + lanes[None, :], result, mask=q_mask)
-            tl.store(partial_lse + first + head, top + tl.log2(total), mask=is_head)
+            slots = next_slots
+            if block == blocks - 1:
+                _store(
+                    acc / total[:, None], top + tl.log2(total), head, lanes, is_head, is_lane, place,
+                    out + row.to(tl.int64) * NUM_HEADS * DIM, partial_out + partial * DIM, partial_lse + partial,
+                    DIM=DIM,
+                )  # fmt: skip
+        if place >= 0:
+            _merge_last(
+                partial_out, partial_lse, out, tickets, words, row, first_group, groups_at_once,
+                NUM_HEADS=NUM_HEADS, SHARE=SHARE, MERGED=MERGED, DIM=DIM, LANES=LANES, MERGE=MERGE,
+            )  # fmt: skip
 
 
 @triton.jit
-def merge_pieces_kernel(
-    firsts, num_pieces, partial_out, partial_lse, out,
-    NUM_HEADS: tl.constexpr, SHARE: tl.constexpr, PADDED: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr,
+def _store(result, lse, head, lanes, is_head, is_lane, place, out, partial_out, partial_lse, DIM: tl.constexpr):
+    """Store what a piece gives for some heads: it is final where its row has no other."""
+    at = head[:, None] * DIM + lanes[None, :]
+    inside = is_head[:, None] & is_lane[None, :]
+    if place < 0:
+        tl.store(out + at, result.to(out.dtype.element_ty), mask=inside)
+    else:
+        tl.store(partial_out + at, result, mask=inside)
+        tl.store(partial_lse + head, lse, mask=is_head)
+
+
+@triton.jit
+def _merge_last(
+    partial_out, partial_lse, out, tickets, words, row, first_group, groups_at_once,
+    NUM_HEADS: tl.constexpr, SHARE: tl.constexpr, MERGED: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr,
+    MERGE: tl.constexpr,
 ):  # fmt: skip
-    """Grid: (rows, groups of heads).  Rows whose only piece is final are left alone."""
-    row = tl.program_id(0)
-    count = tl.load(num_pieces + row)
-    if count > 1:
-        first = tl.load(firsts + row).to(tl.int64)
-        heads = tl.arange(0, PADDED)
-        is_head = heads < SHARE
-        head = tl.program_id(1) * SHARE + heads
-        lanes = tl.arange(0, LANES)
-        inside = is_head[:, None] & (lanes < DIM)[None, :]
-        top = tl.full([PADDED], float("-inf"), dtype=tl.float32)
-        total = tl.zeros([PADDED], dtype=tl.float32)
-        acc = tl.zeros([PADDED, LANES], dtype=tl.float32)
-        for piece in range(count):
-            place = (first + piece) * NUM_HEADS + head
-            lse = tl.load(partial_lse + place, mask=is_head, other=0.0)
-            value = tl.load(partial_out + place[:, None] * DIM + lanes[None, :], mask=inside, other=0.0)
-            higher = tl.maximum(top, lse)
-            fade = tl.exp2(top - higher)
-            weight = tl.exp2(lse - higher)
-            acc = acc * fade[:, None] + value * weight[:, None]
-            total = total * fade + weight
-            top = higher
-        target = out + (row.to(tl.int64) * NUM_HEADS + head)[:, None] * DIM + lanes[None, :]
-        tl.store(target, (acc / total[:, None]).to(out.dtype.element_ty), mask=inside)
+    """Take a ticket for each group; whoever takes a row's last merges what all its pieces stored."""
+    for group in range(first_group, first_group + groups_at_once):
+        # All threads of this program have stored before one of them takes a ticket.
+        tl.debug_barrier()
+        ticket = tickets + row * (NUM_HEADS // SHARE) + group
+        if tl.atomic_add(ticket, 1, sem="acq_rel") == tl.load(words + 7) - 1:
+            tl.store(ticket, 0)
+            _merge(
+                partial_out, partial_lse, out, row, tl.load(words + 5), tl.load(words + 6), group,
+                NUM_HEADS=NUM_HEADS, SHARE=SHARE, MERGED=MERGED, DIM=DIM, LANES=LANES, MERGE=MERGE,
+            )  # fmt: skip
+
+
+@triton.jit
+def _merge(
+    partial_out, partial_lse, out, row, first, count, group,
+    NUM_HEADS: tl.constexpr, SHARE: tl.constexpr, MERGED: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr,
+    MERGE: tl.constexpr,
+):  # fmt: skip
+    """Merge the partial results of a row; other programs wrote most of them, so they are read past the near cache."""
+    heads = tl.arange(0, MERGED)
+    head = group * SHARE + heads
+    lanes = tl.arange(0, LANES)
+    parts = tl.arange(0, MERGE)
+    is_lane = (heads < SHARE)[:, None] & (lanes < DIM)[None, :]
+    top = tl.full([MERGED], float("-inf"), dtype=tl.float32)
+    total = tl.zeros([MERGED], dtype=tl.float32)
+    acc = tl.zeros([MERGED, LANES], dtype=tl.float32)
+    for start in tl.range(0, count, MERGE):
+        place = (first + start + parts).to(tl.int64) * NUM_HEADS
+        seen = ((start + parts) < count)[:, None] & (heads < SHARE)[None, :]
+        of_lse = partial_lse + place[:, None] + head[None, :]
+        lse = tl.load(of_lse, mask=seen, other=float("-inf"), cache_modifier=".cg")
+        at = (place[:, None, None] + head[None, :, None]) * DIM + lanes[None, None, :]
+        value = tl.load(partial_out + at, mask=seen[:, :, None] & is_lane[None, :, :], other=0.0, cache_modifier=".cg")
+        # Heads that only fill up have no score at all: their weights must not become a number less none.
+        higher = tl.maximum(tl.maximum(top, tl.max(lse, axis=0)), -1e30)
+        fade = tl.exp2(top - higher)
+        weight = tl.exp2(lse - higher[None, :])
+        acc = acc * fade[:, None] + tl.sum(value * weight[:, :, None], axis=0)
+        total = total * fade + tl.sum(weight, axis=0)
+        top = higher
+    target = out + (row.to(tl.int64) * NUM_HEADS + head)[:, None] * DIM + lanes[None, :]
+    total = tl.where(heads < SHARE, total, 1.0)
+    # What the sums above left in shared memory has been read by all threads before it is written again.
+    tl.debug_barrier()
+    tl.store(target, (acc / total[:, None]).to(out.dtype.element_ty), mask=is_lane)
 
 
 def attend_pieces(
@@ -104,16 +170,15 @@ def attend_pieces(
     values: Tensor,
     *,
     table: Tensor,
-    row_ids: Tensor,
     pieces: Tensor,
     counts: Tensor,
-    firsts: Tensor,
-    num_pieces: Tensor,
+    tickets: Tensor,
     partial_out: Tensor,
     partial_lse: Tensor,
     out: Tensor,
     scale: float,
     logit_cap: float = 0.0,
+    takes_turns: bool = False,
 ) -> None:
     """Attend every row's context.
 
@@ -121,26 +186,24 @@ def attend_pieces(
         q: (B, H, D), rotated; heads and lanes contiguous.
         keys, values: (slots, G, D) of one layer; the last two dimensions contiguous.
         table: (rows, positions) int32 slots.
-        row_ids: (B,) int32 row of the table for each row of the pass.
-        pieces: (4, N) int32: row of the pass, begin, end, and place of the partial result or -1.
-        counts: (1,) int32, how many of the N pieces there are.
-        firsts, num_pieces: (B,) int32: the first place of a row's partial results, and how many pieces it has.
+        pieces: (N, 8) int32, see `PIECE_WORDS`.
+        counts: (3,) int32: how many of the N pieces there are, something else, and how many groups a program takes.
+        tickets: (B, G) int32, zeros, which they are again afterwards: how many pieces of a row are done.
         partial_out, partial_lse: (places, H, D) and (places, H) float32, scratch.
         out: (B, H, D), contiguous.
         scale: Of the products of queries and keys.
         logit_cap: Bound on them by tanh; 0 for none.
+        takes_turns: Whether `counts` may say that a program takes several groups.
     """
-    rows, num_heads, dim = q.shape
+    _, num_heads, dim = q.shape
     groups = keys.shape[1]
     share = num_heads // groups
-    lanes = triton.next_power_of_2(dim)
-    attend_pieces_kernel[(pieces.shape[1], groups)](
-        q, keys, values, table, row_ids, pieces, counts, out, partial_out, partial_lse,
-        q.stride(0), keys.stride(0), table.stride(0), pieces.shape[1], scale,
-        NUM_HEADS=num_heads, SHARE=share, PADDED=max(16, triton.next_power_of_2(share)), DIM=dim, LANES=lanes,
-        BLOCK=BLOCK, CAP=logit_cap, STAGES=STAGES, num_warps=WARPS,
-    )  # fmt: skip
-    merge_pieces_kernel[(rows, groups)](
-        firsts, num_pieces, partial_out, partial_lse, out, NUM_HEADS=num_heads, SHARE=share,
-        PADDED=triton.next_power_of_2(share), DIM=dim, LANES=lanes, num_warps=1,
+    early = starts_early(q)
+    attend_pieces_kernel[(pieces.shape[0], groups)](
+        q, keys, values, table, pieces, counts, tickets, out, partial_out, partial_lse,
+        q.stride(0), keys.stride(0), table.stride(0), scale,
+        NUM_HEADS=num_heads, SHARE=share, PADDED=max(16, triton.next_power_of_2(share)), DIM=dim,
+        LANES=triton.next_power_of_2(dim), TURNS=takes_turns, MERGED=triton.next_power_of_2(share), MERGE=MERGE,
+        BLOCK=BLOCK, CAP=logit_cap, STAGES=STAGES, EARLY=early, num_warps=4 if takes_turns else 2,
+        launch_pdl=early,
     )  # fmt: skip

@@ -10,32 +10,32 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sgl_runtime.device.kernels.kernel import kernel
 from sgl_runtime.device.kernels.online_softmax import attend_slots
 
-QUERIES, BLOCK, STAGES, WARPS = 256, 128, 3, 8
+QUERIES, BLOCK, STAGES, WARPS = 128, 64, 3, 8
 """Rows of queries and positions of a tile, how many loads are under way, and its warps; measured on an H200."""
 
 
 @triton.jit
 def _attend_block(
-    query, top, total, acc, start, end, limits, context, keys, values, offsets, lanes, slot_stride, scale,
+    query, top, total, acc, slots, start, end, limits, context, keys, values, offsets, lanes, slot_stride, scale,
     DIM: tl.constexpr, BLOCK: tl.constexpr, CAP: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
+    """Attend a block whose slots are known, and read those of the next."""
     places = start + tl.arange(0, BLOCK)
+    next_slots = tl.load(context + places + BLOCK, mask=places + BLOCK < end, other=0)
+    kv_mask = (lanes < DIM)[None, :]
     if MASKED:
-        inside = places < end
-        slots = tl.load(context + places, mask=inside, other=0).to(tl.int64)
-        kv_mask = inside[:, None] & (lanes < DIM)[None, :]
-    else:
-        slots = tl.load(context + places).to(tl.int64)
-        kv_mask = (lanes < DIM)[None, :]
-    return attend_slots(
-        query, top, total, acc, slots, kv_mask, places[None, :] <= limits[:, None], keys, values, offsets, slot_stride,
-        scale, CAP=CAP, MASKED=MASKED,
+        kv_mask = kv_mask & (places < end)[:, None]
+    top, total, acc = attend_slots(
+        query, top, total, acc, slots.to(tl.int64), kv_mask, places[None, :] <= limits[:, None], keys, values, offsets,
+        slot_stride, scale, CAP=CAP, MASKED=MASKED,
     )  # fmt: skip
+    return top, total, acc, next_slots
 
 
-@triton.jit
+@kernel(varying=("row_ids", "tiles", "token_starts", "prefix_lens", "extend_lens", "max_tiles"))
 def extend_kernel(
     q, keys, values, table, row_ids, tiles, token_starts, prefix_lens, extend_lens, out,
     q_stride, slot_stride, table_stride, max_tiles, scale,
@@ -69,15 +69,17 @@ def extend_kernel(
     acc = tl.zeros([ROWS, LANES], dtype=tl.float32)
     end = prefix + tl.minimum(first + TOKENS, num_new)
     seen_by_all = (prefix + first + 1) // BLOCK * BLOCK
+    # The slots of a block are read while the one before is attended: what depends on them can then be loaded far ahead.
+    slots = tl.load(context + tl.arange(0, BLOCK), mask=tl.arange(0, BLOCK) < end, other=0)
     for start in tl.range(0, seen_by_all, BLOCK, num_stages=STAGES):
-        top, total, acc = _attend_block(
-            query, top, total, acc, start, end, limits, context, keys, values, offsets, lanes, slot_stride, scale,
-            DIM=DIM, BLOCK=BLOCK, CAP=CAP, MASKED=False,
+        top, total, acc, slots = _attend_block(
+            query, top, total, acc, slots, start, end, limits, context, keys, values, offsets, lanes, slot_stride,
+            scale, DIM=DIM, BLOCK=BLOCK, CAP=CAP, MASKED=False,
         )  # fmt: skip
     for start in tl.range(seen_by_all, end, BLOCK, num_stages=STAGES):
-        top, total, acc = _attend_block(
-            query, top, total, acc, start, end, limits, context, keys, values, offsets, lanes, slot_stride, scale,
-            DIM=DIM, BLOCK=BLOCK, CAP=CAP, MASKED=True,
+        top, total, acc, slots = _attend_block(
+            query, top, total, acc, slots, start, end, limits, context, keys, values, offsets, lanes, slot_stride,
+            scale, DIM=DIM, BLOCK=BLOCK, CAP=CAP, MASKED=True,
         )  # fmt: skip
     result = (acc / total[:, None]).to(out.dtype.element_ty)
     target = out + at[:, None] * NUM_HEADS * DIM + head[:, None] * DIM + lanes[None, :]

@@ -1,10 +1,11 @@
 """Where the constrained rows of the slot table stand in their automata, brought into the order of a pass and back."""
 
-import triton
 import triton.language as tl
 
+from sgl_runtime.device.kernels.kernel import kernel
 
-@triton.jit
+
+@kernel()
 def gather_rows_kernel(
     rows, states, depths, stacks, class_places, reaches, out_states, out_depths, out_stacks, out_class_places,
     out_reaches, max_depth, BLOCK: tl.constexpr,
@@ -22,7 +23,7 @@ def gather_rows_kernel(
     tl.store(out_stacks + index.to(tl.int64) * max_depth + levels, frames, mask=levels < depth)
 
 
-@triton.jit
+@kernel()
 def scatter_rows_kernel(
     rows, states, depths, stacks, from_states, from_depths, from_stacks, max_depth, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -37,7 +38,7 @@ def scatter_rows_kernel(
     tl.store(stacks + row * max_depth + levels, frames, mask=levels < depth)
 
 
-@triton.jit
+@kernel()
 def set_rows_kernel(moves, states, depths, stacks, class_places, reaches, max_depth, BLOCK: tl.constexpr):
     """Grid: (moves,).  A move is row, state, class place, reach, depth, and then the frames of the stack."""
     move = moves + tl.program_id(0).to(tl.int64) * (5 + max_depth)

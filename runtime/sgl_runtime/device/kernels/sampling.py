@@ -11,6 +11,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sgl_runtime.device.kernels.kernel import kernel
+from sgl_runtime.device.kernels.token_filters import TokenFilters
+
 BLOCK = 4096
 """Tokens that a program looks at."""
 
@@ -19,22 +22,29 @@ ROUNDS = tl.constexpr(7)
 
 
 @triton.jit
-def _score(logits, masks, tokens, vocab_size, temperature, uniform, HAS_MASKS: tl.constexpr):
+def _score(
+    logits, masks, tokens, vocab_size, temperature, uniform, least, last_tie,
+    HAS_MASKS: tl.constexpr, HAS_FILTERS: tl.constexpr,
+):  # fmt: skip
     inside = tokens < vocab_size
     if HAS_MASKS:
         words = tl.load(masks + tokens // 32, mask=inside, other=0)
         inside = inside & ((words >> (tokens % 32)) & 1 == 1)
     score = tl.load(logits + tokens, mask=inside, other=float("-inf")).to(tl.float32)
+    # What is no number must not come, nor be the largest: no id would be found for it.
+    inside = inside & (score == score)
+    if HAS_FILTERS:
+        inside = inside & ((score > least) | ((score == least) & (tokens <= last_tie)))
     if temperature > 0.0:
         # The number lies in [0, 1): the logarithm of zero must not come, of it or of what is left of 1.
         score = score / temperature - tl.log(-tl.log(1.0 - uniform) + 1e-30)
     return tl.where(inside, score, float("-inf"))
 
 
-@triton.jit
+@kernel(varying=("temperatures", "seeds", "least", "last_ties"))
 def draw_blocks_kernel(
-    logits, temperatures, seeds, masks, best_value, best_id, vocab_size, row_stride, mask_stride, num_blocks,
-    HAS_MASKS: tl.constexpr, BLOCK: tl.constexpr,
+    logits, temperatures, seeds, masks, least, last_ties, best_value, best_id, vocab_size, row_stride, mask_stride,
+    num_blocks, HAS_MASKS: tl.constexpr, HAS_FILTERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Grid: (blocks of tokens, rows): the best of a block.
 
@@ -49,12 +59,16 @@ def draw_blocks_kernel(
     first = block * BLOCK + lanes
     logits += row * row_stride
     masks += row * mask_stride
-    best = _score(logits, masks, first, vocab_size, temperature, u0, HAS_MASKS)
+    edge, tie = 0.0, 0
+    if HAS_FILTERS:
+        edge, tie = tl.load(least + row), tl.load(last_ties + row)
+    best = _score(logits, masks, first, vocab_size, temperature, u0, edge, tie, HAS_MASKS, HAS_FILTERS)
     place = first
     for run in tl.static_range(1, 4):
         uniform = u1 if run == 1 else (u2 if run == 2 else u3)
-        score = _score(logits, masks, first + run * RUN, vocab_size, temperature, uniform, HAS_MASKS)
-        place = tl.where(score > best, first + run * RUN, place)
+        tokens = first + run * RUN
+        score = _score(logits, masks, tokens, vocab_size, temperature, uniform, edge, tie, HAS_MASKS, HAS_FILTERS)
+        place = tl.where(score > best, tokens, place)
         best = tl.maximum(best, score)
     value = tl.max(best, axis=0)
     # Of equal ones the smallest id, as elsewhere.
@@ -63,7 +77,7 @@ def draw_blocks_kernel(
     tl.store(best_id + row * num_blocks + block, token)
 
 
-@triton.jit
+@kernel()
 def mask_logits_kernel(logits, masks, vocab_size, row_stride, mask_stride, BLOCK: tl.constexpr):
     """Grid: (blocks of tokens, rows)."""
     row = tl.program_id(1).to(tl.int64)
@@ -74,7 +88,7 @@ def mask_logits_kernel(logits, masks, vocab_size, row_stride, mask_stride, BLOCK
     tl.store(logits + row * row_stride + tokens, float("-inf"), mask=forbidden)
 
 
-@triton.jit
+@kernel(varying=("rows",))
 def best_block_kernel(
     best_value, best_id, rows, out, drawn_ids, num_blocks, KEEP: tl.constexpr, BLOCKS: tl.constexpr
 ):  # fmt: skip
@@ -98,6 +112,7 @@ def draw(
     rows: Tensor | None = None,
     drawn_ids: Tensor | None = None,
     masks: Tensor | None = None,
+    filters: TokenFilters | None = None,
 ) -> Tensor:
     """Draw a token for every row.
 
@@ -108,6 +123,7 @@ def draw(
         rows: (R,) int: row of the slot table, where the tokens are to be kept.
         drawn_ids: (rows of the slot table,) int64; gets the drawn tokens.  None: they are only returned.
         masks: (R, ceil(V / 32)) int32 bits of the tokens that may come; None: all may.
+        filters: What else takes tokens away; None: nothing.
 
     Returns:
         (R,) int64.
@@ -117,10 +133,11 @@ def draw(
     best_value = torch.empty((num_rows, num_blocks), dtype=torch.float32, device=logits.device)
     best_id = torch.empty((num_rows, num_blocks), dtype=torch.int32, device=logits.device)
     out = torch.empty(num_rows, dtype=torch.int64, device=logits.device)
+    least, last_ties = (logits, logits) if filters is None else (filters.least, filters.last_ties)
     draw_blocks_kernel[(num_blocks, num_rows)](
-        logits, temperatures, seeds, logits if masks is None else masks, best_value, best_id, vocab_size,
-        logits.stride(0), 0 if masks is None else masks.stride(0), num_blocks,
-        HAS_MASKS=masks is not None, BLOCK=BLOCK, num_warps=8,
+        logits, temperatures, seeds, logits if masks is None else masks, least, last_ties, best_value, best_id,
+        vocab_size, logits.stride(0), 0 if masks is None else masks.stride(0), num_blocks,
+        HAS_MASKS=masks is not None, HAS_FILTERS=filters is not None, BLOCK=BLOCK, num_warps=8,
     )  # fmt: skip
     best_block_kernel[(num_rows,)](
         best_value, best_id, out if rows is None else rows, out, out if drawn_ids is None else drawn_ids, num_blocks,

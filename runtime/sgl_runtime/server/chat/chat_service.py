@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from sgl_runtime.errors import ContextLengthError
 from sgl_runtime.sampling_params import GRAMMAR_KINDS
@@ -84,10 +86,10 @@ class ChatService:
         prompt = render_chat(template, call.messages, call.template, plan)
         thinking, think_first = self._thinking(requests[0], prompt, call.reasoning.budget)
         # The template writes every special token itself, so none is put in front.
-        input_ids = await self._manager.encode(prompt.text, add_bos=False)
+        input_ids = await self._manager.texts.encode(prompt.text, add_bos=False)
         return PreparedChat(
             call=call,
-            requests=[replace(request, input_ids=input_ids, must_fit=call.must_fit) for request in requests],
+            requests=[structs.replace(request, input_ids=input_ids, must_fit=call.must_fit) for request in requests],
             plan=plan,
             thinking=thinking,
             think_first=think_first,

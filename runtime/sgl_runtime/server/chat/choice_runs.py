@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from sgl_runtime.errors import ContextLengthError
 from sgl_runtime.ipc.messages import FinishReason
 from sgl_runtime.server.generate_request import GenerateRequest
@@ -90,10 +92,10 @@ async def _think_then_answer(
 ) -> AsyncGenerator[Piece, None]:
     marks = how.style.marks
     # Each choice is a call of its own, so that one can answer while others think.
-    request = replace(request, client_rid=request.rid)
+    request = structs.replace(request, client_rid=request.rid)
     limit = request.sampling.max_new_tokens
     is_short = how.budget is not None and (limit is None or how.budget < limit)
-    sampling = replace(
+    sampling = structs.replace(
         request.sampling,
         stop=(marks.closing,),
         stop_regex=(),
@@ -101,11 +103,12 @@ async def _think_then_answer(
         skip_special_tokens=False,
         json_schema_lenient=False,
         max_new_tokens=how.budget if is_short else limit,
-        **_UNCONSTRAINED,  # type: ignore[arg-type]
+        **_UNCONSTRAINED,
     )
     ids: list[int] = []
     prefix = how.opening
-    async with manager.submit([replace(request, text=how.opening, sampling=sampling)], stream=stream) as submission:
+    thought = structs.replace(request, text=how.opening, sampling=sampling)
+    async with manager.submit([thought], stream=stream) as submission:
         pending = submission.pendings[0]
         async with aclosing(submission.updates()) as updates:
             async for _ in updates:
@@ -128,11 +131,11 @@ async def _think_then_answer(
         yield replace(head, update=replace(update, finish=FinishReason(type="length")))
         return
     yield head
-    answer = replace(
+    answer = structs.replace(
         request,
         input_ids=[*pending.input_ids, *ids[: pending.last.num_text_ids]],
         text=pending.last.text_tail + closing,
-        sampling=replace(request.sampling, max_new_tokens=left),
+        sampling=structs.replace(request.sampling, max_new_tokens=left),
         # The marks that were put in take room too.
         must_fit=False,
     )

@@ -1,0 +1,129 @@
+"""What Triton asks of a GPU, without one: kernels are compiled for it, and none can be launched.
+
+Run as a program it compiles a kernel, with `--model` all of a model, and prints how many variants came of it; Triton must not be in its interpreter's mode.
+"""
+
+import json
+import sys
+from functools import partial
+from threading import Event
+from typing import Any
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+
+from sgl_runtime.device.cpu import CpuDevice
+from sgl_runtime.device.cuda import CudaOps
+from sgl_runtime.device.kernels.begin_pass import begin_decode, begin_decode_kernel
+from sgl_runtime.device.kernels_ahead import KernelsAhead
+from sgl_runtime.device.rehearsal_device import RehearsalDevice
+from sgl_runtime.model_runner.rehearsal import RehearsedModel, rehearse
+from sgl_runtime.model_store.model_config import ModelConfig
+
+SHAPES: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 131_072,
+    "hidden_size": 4096,
+    "intermediate_size": 14_336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 131_072,
+}
+"""Of a model of 8 billion weights: what its kernels take must be there on the chip."""
+
+
+class OfflineLauncher:
+    """Made where a kernel is made ready to be launched."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        self.name = metadata.name
+
+    def __call__(self, *args: Any) -> None:
+        raise AssertionError(f"{self.name} is launched where there is no GPU")
+
+
+class OfflineUtils:
+    """The part of the driver that loads code, with what an H200 has."""
+
+    def load_binary(self, name: str, code: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
+        assert code.startswith(b"\x7fELF")
+        return 1, 1, 0, 0, 1024
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        return {"max_shared_mem": 232_448}
+
+
+class OfflineDriver:
+    """A driver of a chip of compute capability 9.0."""
+
+    utils, launcher_cls = OfflineUtils(), OfflineLauncher
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def offline_device() -> CpuDevice:
+    device = CpuDevice(num_threads=None)
+    device.ops = CudaOps(None)
+    device.attention_backends, device.sampling_backends = ("triton",), ("triton", "pytorch")
+    device.runs_beside_host = device.makes_masks = True
+    return device
+
+
+def one_pass(wait: Event) -> None:
+    """Launch one kernel, with numbers and places that differ from call to call."""
+    wait.wait(60)
+    for size in (1, 3, 16):
+        words = torch.empty(5 * size, dtype=torch.int32, device="meta")
+        ids, positions, slots, rows, _ = words.view(5, size)
+        out = torch.empty((2, size), dtype=torch.int64, device="meta")
+        table = torch.empty((4, 32), dtype=torch.int32, device="meta")
+        begin_decode(
+            ids,
+            positions,
+            slots,
+            rows,
+            drawn_ids=out[0],
+            table=table,
+            out_ids=out[0],
+            out_positions=torch.empty_like(out[0]),
+        )
+
+
+def compiled_of(kernel: Any) -> int:
+    return sum(len(caches[0]) for caches in kernel.function.device_caches.values())
+
+
+def main() -> None:
+    driver.set_active(OfflineDriver())
+    begun, release = [], Event()
+    ahead = KernelsAhead(partial(one_pass, release), begin_thread=lambda: begun.append(1))
+    before = compiled_of(begin_decode_kernel)
+    release.set()
+    ahead.wait()
+    found = {"before": before, "behind": compiled_of(begin_decode_kernel), "threads": len(begun)}
+    if "--model" in sys.argv:
+        model = RehearsedModel(
+            shapes=ModelConfig.from_json(SHAPES, source="test"),
+            dtype=torch.bfloat16,
+            num_rows=256,
+            graph_rows=8,
+            max_grammar_depth=64,
+        )
+        rehearsal = partial(rehearse, model, RehearsalDevice(offline_device()))
+        KernelsAhead(rehearsal, begin_thread=lambda: None).wait()
+        # All is there: a second one compiles nothing, and a launch would raise.
+        rehearsal()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
