@@ -84,11 +84,14 @@ def open_core(folder: Path, tokenizer: Path, flags: dict[str, Any]) -> tuple[Run
     from sgl_runtime.config_flags import build_config
     from sgl_runtime.ipc.messages import FlushCacheRequest, TokenDelta, TokenizedRequest
     from sgl_runtime.sampling_params import SamplingParams
+    from sgl_runtime.serving.collector import spare_collector
 
     config = build_config(
         {"model_path": str(folder), "tokenizer_path": str(tokenizer), "load_format": "dummy", **flags}
     )
     scheduler = build_scheduler(config, ModelHost.open(config)).scheduler
+    # As the scheduler's own process does once it has loaded what it keeps.
+    spare_collector()
 
     def run(requests: Requests) -> int:
         for index, (ids, settings) in enumerate(requests):

@@ -67,11 +67,15 @@ class Stopwatch:
 def open_core(model: Path, tokenizer: Path, flags: dict[str, Any]) -> tuple[Any, int]:
     from sgl_runtime.composition import ModelHost, build_scheduler
     from sgl_runtime.config_flags import build_config
+    from sgl_runtime.serving.collector import spare_collector
 
     options = {"model_path": str(model), "tokenizer_path": str(tokenizer), "load_format": "dummy", **flags}
     config = build_config(options)
     vocab_size: int = json.loads((model / "config.json").read_text())["vocab_size"]
-    return build_scheduler(config, ModelHost.open(config)).scheduler, vocab_size
+    scheduler = build_scheduler(config, ModelHost.open(config)).scheduler
+    # As the scheduler's own process does once it has loaded what it keeps.
+    spare_collector()
+    return scheduler, vocab_size
 
 
 def fill(scheduler: Any, *, rows: int, context: int, vocab_size: int, constraint: str, new_tokens: int) -> None:
