@@ -14,7 +14,7 @@ demo: $(VENV)/.demo
 	$(BIN)/sgl demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow or not slow"
