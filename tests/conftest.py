@@ -17,6 +17,10 @@ import pytest
 if not Path("/dev/nvidia0").exists():
     os.environ["TRITON_INTERPRET"] = "1"
 
+# Workers share the cores: with threads for all of them in each, one worker's would wait for the other's.
+if NUM_WORKERS := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // NUM_WORKERS)))
+
 from sgl_runtime.config_values import bound_thread_spinning, cache_folder
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -102,3 +106,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if "slow" in item.keywords]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if "slow" not in item.keywords]
+    # Files that take long go first, so that in the end no worker waits for one: those of models and of whole processes.
+    long = {item.path for item in items if "model" in item.keywords or item.path.parent.name in ("e2e", "web")}
+    items.sort(key=lambda item: item.path not in long)

@@ -164,8 +164,7 @@ def with_table_rows(pieces, row_ids):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("extra", [1, 12])
-@pytest.mark.parametrize("full", [512, 1])
+@pytest.mark.parametrize(("extra", "full"), [(1, 512), (12, 512), (12, 1)])
 @pytest.mark.parametrize(("heads", "groups", "dim", "cap"), [(9, 3, 64, 0.0), (4, 2, 48, 5.0), (8, 4, 16, 0.0)])
 def test_decode_attention(dtype, extra, full, heads, groups, dim, cap, monkeypatch):
     # With few programs wanted, each takes several groups of heads, of pieces of one length.

@@ -122,7 +122,7 @@ def filtered_draws(runner: ModelRunner, places: list[int], *, is_edited: bool) -
     rows = list(range(len(places)))
     prompts = [[5 + place, 250] for place in places]
     tokens = [run(runner, make_batch("extend", rows, [0] * len(rows), prompts, seed=7, **settings))[0]]
-    for step in range(3):
+    for step in range(2):
         batch = make_batch("decode", rows, [2 + step] * len(rows), [[-1 - row] for row in rows], seed=step, **settings)
         # A pass in which the host may have something to say ends with the logits.
         output = runner.forward(dataclasses.replace(batch, is_edited=is_edited))
