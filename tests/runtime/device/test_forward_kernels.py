@@ -11,7 +11,6 @@ from sgl_runtime.attention.decode_pieces import cut
 from sgl_runtime.cache.shared_ranges import find_shared
 from sgl_runtime.device.kernels.decode_attention import PIECE_WORDS, attend_pieces
 from sgl_runtime.device.kernels.extend_attention import attend_extend, tile_tokens
-from sgl_runtime.device.kernels.logprobs import logprobs
 from sgl_runtime.device.kernels.matvec import matvec
 from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.rotary import rotate_and_store
@@ -105,18 +104,6 @@ def test_gated_linear_of_one_row(dtype, has_bias, shape):
     norm = random(shape[1], dtype=dtype, seed=3)
     expected = OPS.gated_linear(x.double(), (norm.double(), 1e-5), *wide(weight, bias))
     assert distance(matvec(x, weight, bias, norm=(norm, 1e-5), gated=True), expected) < TOLERANCE[dtype]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("vocab", [40, 8192, 20_000])
-def test_log_probabilities_of_chosen_tokens(dtype, vocab):
-    logits = 5 * random(3, vocab, dtype=dtype)
-    # A row of which whole blocks may not come, and one with a far likelier token than all others.
-    logits[0, : vocab // 2] = -math.inf
-    logits[1, vocab - 1] = 300.0
-    ids = torch.tensor([vocab - 2, 7, vocab // 3], device=DEVICE)
-    expected = OPS.logprobs(logits.double(), ids)
-    torch.testing.assert_close(logprobs(logits, ids), expected.float(), atol=1e-4, rtol=1e-5)
 
 
 def test_masks_of_logits():
