@@ -13,6 +13,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
+from fakes.llama_8b import SHAPES
 from sgl_runtime.device.cpu import CpuDevice
 from sgl_runtime.device.cuda import CudaOps
 from sgl_runtime.device.kernels.begin_pass import begin_decode, begin_decode_kernel
@@ -20,18 +21,6 @@ from sgl_runtime.device.kernels_ahead import KernelsAhead
 from sgl_runtime.device.rehearsal_device import RehearsalDevice
 from sgl_runtime.model_runner.rehearsal import RehearsedModel, rehearse
 from sgl_runtime.model_store.model_config import ModelConfig
-
-SHAPES: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 131_072,
-    "hidden_size": 4096,
-    "intermediate_size": 14_336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 131_072,
-}
-"""Of a model of 8 billion weights: what its kernels take must be there on the chip."""
 
 
 class OfflineLauncher:

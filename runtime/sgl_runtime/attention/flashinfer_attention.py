@@ -164,17 +164,21 @@ def running_total(lengths: IntArray) -> IntArray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
 
-class RaggedAttend:
-    """See `Attend`; the new tokens are the whole contexts.
+class PlannedAttend:
+    """What an `Attend` by a wrapper of FlashInfer needs.
 
     Args:
         pool: Keys and values.
         slot_ids: (T,) slots of the new tokens.
-        wrapper: Of FlashInfer, planned.
+        wrapper: Planned.
     """
 
     def __init__(self, pool: TokenToKVPool, slot_ids: Tensor, wrapper: Any) -> None:
         self._pool, self._slot_ids, self._wrapper = pool, slot_ids, wrapper
+
+
+class RaggedAttend(PlannedAttend):
+    """See `Attend`; the new tokens are the whole contexts."""
 
     def __call__(
         self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int, head_norms: HeadNorms | None = None
@@ -188,17 +192,8 @@ class RaggedAttend:
         return out
 
 
-class PagedAttend:
-    """See `Attend`; contexts lie in the pool.
-
-    Args:
-        pool: Keys and values.
-        slot_ids: (T,) slots of the new tokens.
-        wrapper: Of FlashInfer, planned.
-    """
-
-    def __init__(self, pool: TokenToKVPool, slot_ids: Tensor, wrapper: Any) -> None:
-        self._pool, self._slot_ids, self._wrapper = pool, slot_ids, wrapper
+class PagedAttend(PlannedAttend):
+    """See `Attend`; contexts lie in the pool."""
 
     def __call__(
         self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int, head_norms: HeadNorms | None = None

@@ -72,11 +72,11 @@ class CublasLt:
     def __init__(self, device: torch.device) -> None:
         major = (torch.version.cuda or "0").split(".")[0]
         try:
-            self.library = ctypes.CDLL(f"libcublasLt.so.{major}")
+            self.functions = ctypes.CDLL(f"libcublasLt.so.{major}")
         except OSError as error:
             raise LibraryError(f"cuBLASLt of CUDA {major} cannot be loaded: {error}") from error
-        self.library.cublasLtGetVersion.restype = ctypes.c_size_t
-        self.version = int(self.library.cublasLtGetVersion())
+        self.functions.cublasLtGetVersion.restype = ctypes.c_size_t
+        self.version = int(self.functions.cublasLtGetVersion())
         self.handle = ctypes.c_void_p()
         self.call("cublasLtCreate", ctypes.byref(self.handle))
         self.workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
@@ -87,7 +87,7 @@ class CublasLt:
         Raises:
             LibraryError: it says that something went wrong.
         """
-        status = getattr(self.library, name)(*args)
+        status = getattr(self.functions, name)(*args)
         if status:
             raise LibraryError(f"{name} of cuBLASLt failed with status {status}")
 
@@ -129,7 +129,7 @@ class Product:
             "cublasLtMatmulPreferenceSetAttribute", preference, _PREF_WORKSPACE, ctypes.byref(limit), ctypes.c_size_t(8)
         )
         found, num_found = (_Heuristic * count)(), ctypes.c_int()
-        status = self._library.library.cublasLtMatmulAlgoGetHeuristic(
+        status = self._library.functions.cublasLtMatmulAlgoGetHeuristic(
             self._library.handle, self._description, self._weight, self._x, self._out, self._out, preference,
             count, found, ctypes.byref(num_found),
         )  # fmt: skip
@@ -139,7 +139,7 @@ class Product:
     def accepts(self, algorithm: bytes) -> bool:
         """Whether an algorithm that was named for another shape does this one, in the memory there is."""
         result = _Heuristic()
-        status = self._library.library.cublasLtMatmulAlgoCheck(
+        status = self._library.functions.cublasLtMatmulAlgoCheck(
             self._library.handle, self._description, self._weight, self._x, self._out, self._out,
             ctypes.byref(_Algorithm.from_buffer_copy(algorithm)), ctypes.byref(result),
         )  # fmt: skip
@@ -185,7 +185,7 @@ class BoundProduct:
         tail: tuple[object, object],
         keeps: Sequence[object],
     ) -> None:
-        self._function = library.library.cublasLtMatmul
+        self._function = library.functions.cublasLtMatmul
         self._head = head
         self._weight, self._x, self._out = layouts
         self._beta, self._algorithm = tail

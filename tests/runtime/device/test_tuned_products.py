@@ -14,28 +14,28 @@ from sgl_runtime.device.tuned_products import TunedProducts, device_timer
 
 class FakeBound:
     def __init__(self, library: "FakeLibrary", algorithm: bytes, adds: bool) -> None:
-        self.library, self.algorithm, self.adds = library, algorithm, adds
+        self.owner, self.algorithm, self.adds = library, algorithm, adds
 
     def run(self, x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
-        self.library.ran.append(self.algorithm)
-        if self.algorithm in self.library.refused:
+        self.owner.ran.append(self.algorithm)
+        if self.algorithm in self.owner.refused:
             raise LibraryError("no")
-        result = F.linear(x, weight) * (2 if self.algorithm in self.library.wrong else 1)
+        result = F.linear(x, weight) * (2 if self.algorithm in self.owner.wrong else 1)
         out.copy_(out + result if self.adds else result)
 
 
 class FakeProduct:
     def __init__(self, library: "FakeLibrary", shape: ProductShape) -> None:
-        self.library, self.shape = library, shape
+        self.owner, self.shape = library, shape
 
     def candidates(self) -> list[bytes]:
-        return self.library.named.get((self.shape.outputs, self.shape.inputs), [])
+        return self.owner.named.get((self.shape.outputs, self.shape.inputs), [])
 
     def accepts(self, algorithm: bytes) -> bool:
-        return algorithm not in self.library.unfit
+        return algorithm not in self.owner.unfit
 
     def bind(self, algorithm: bytes) -> FakeBound:
-        return FakeBound(self.library, algorithm, self.shape.adds)
+        return FakeBound(self.owner, algorithm, self.shape.adds)
 
 
 class FakeLibrary:

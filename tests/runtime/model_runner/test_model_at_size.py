@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from fakes import llama_8b
 from fakes.forced_passes import ForcedPasses, ForcedRequest, Kept, make_requests, run_passes
 from fakes.interpreted_device import InterpretedDevice
 from fakes.plain_llama import PlainLlama
@@ -109,17 +110,7 @@ TINY = Size(
     min_shared=4,
 )
 LLAMA_8B = Size(
-    shapes={
-        "architectures": ["LlamaForCausalLM"],
-        "vocab_size": 131_072,
-        "hidden_size": 4096,
-        "intermediate_size": 14_336,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 1024,
-        "rope_theta": 500_000.0,
-    },
+    shapes={**llama_8b.SHAPES, "max_position_embeddings": 1024},
     lengths=(256, 600),
     families=((48, 256, 130), (16, 200, 0)),
     graph_rows=256,
