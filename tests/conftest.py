@@ -35,7 +35,7 @@ os.environ["SGL_CACHE_DIR"] = _CACHE.name
 # Before any test loads torch: tests run beside the processes that they start.
 bound_thread_spinning()
 
-MUCH_MEMORY = 1 << 30
+MUCH_MEMORY, MUCH_MORE = 1 << 30, 256 << 20
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -77,14 +77,22 @@ def failed_idle_checks(_idle_check_handler: _FailedIdleChecks) -> Iterator[list[
     assert not _idle_check_handler.messages
 
 
+@pytest.fixture(scope="session")
+def memory_left() -> list[int]:
+    """What this process held, in bytes, when it last gave memory back."""
+    return [0]
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _freed_memory() -> Iterator[None]:
+def _freed_memory(memory_left: list[int]) -> Iterator[None]:
     """Give what a module's models took back to the system; the C library keeps it otherwise."""
     yield
-    if psutil.Process().memory_info().rss > MUCH_MEMORY:
+    # A look at everything takes long where much is there: only what has grown is worth one.
+    if psutil.Process().memory_info().rss > max(MUCH_MEMORY, memory_left[0] + MUCH_MORE):
         gc.collect()
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)
+        memory_left[0] = psutil.Process().memory_info().rss
 
 
 def _has_cuda() -> bool:
