@@ -27,8 +27,6 @@ def test_usage_is_the_difference_of_two_readings():
     assert idle.cells == ["1.0 s", "0", "0 (-)", "0", "-", "-"]
 
 
-# By default its programs are run by test_examples.py alone.
-@pytest.mark.slow
 @pytest.mark.model
 def test_the_demo_runs_all_programs_and_says_what_they_cost():
     command = [sys.executable, "-m", "sgl_runtime", "demo"]

@@ -229,7 +229,7 @@ class Bench:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(TINY, id="tiny", marks=pytest.mark.slow),
+        pytest.param(TINY, id="tiny"),
         pytest.param(LLAMA_8B, id="8b", marks=[pytest.mark.gpu, pytest.mark.slow]),
     ],
 )

@@ -61,9 +61,7 @@ def expected() -> dict[str, list[int]]:
     return serve(select_device("cpu", num_threads=None), 1)[0]
 
 
-@pytest.mark.parametrize(
-    "page_size", [pytest.param(1, marks=pytest.mark.slow), 16, pytest.param(64, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("page_size", [1, 16, 64])
 def test_requests_give_the_same_whatever_the_page(expected, page_size):
     device = select_device("cuda", num_threads=None) if torch.cuda.is_available() else InterpretedDevice()
     found, cached = serve(device, page_size)
