@@ -15,6 +15,7 @@ from sgl_runtime.config_values import cache_folder
 from sgl_runtime.device.base import Device, HostCopy, T
 from sgl_runtime.device.cublas_lt import LIBRARY_TYPES, BoundProduct, CublasLt, LibraryError
 from sgl_runtime.device.file_reader import PIECE_BYTES, FileReader
+from sgl_runtime.device.kernels.logprobs import logprobs
 from sgl_runtime.device.kernels.matvec import matvec
 from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.sampling import draw, mask_logits
@@ -113,6 +114,10 @@ class CudaOps(Ops):
         """See `Ops.draw`; the largest of logit and noise, where the noise comes from the row's number."""
         seeds = (uniforms * 2.0**53).long()
         return draw(logits, temperatures=temperatures, seeds=seeds, masks=masks)
+
+    def logprobs(self, logits: Tensor, ids: Tensor) -> Tensor:
+        """See `Ops.logprobs`."""
+        return logprobs(logits, ids)
 
 
 def _tuned_products(device: torch.device) -> TunedProducts | None:

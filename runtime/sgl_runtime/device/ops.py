@@ -158,6 +158,18 @@ class Ops:
             out[rows] = invert(probs, uniforms[rows].unsqueeze(1))
         return out
 
+    def logprobs(self, logits: Tensor, ids: Tensor) -> Tensor:
+        """The log probability of one token of each row.
+
+        Args:
+            logits: (R, V) float.
+            ids: (R,) int64.
+
+        Returns:
+            (R,) float32.
+        """
+        return logits.float().log_softmax(dim=-1).gather(1, ids.unsqueeze(1)).squeeze(1)
+
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Rotate pairs (i, i + D / 2) of every head.
 

@@ -166,7 +166,9 @@ class ModelRunner:
             drawn = self._draw(batch, logits, choice.forced_ids)
             logits = plain
         pending.tokens = self._device.start_copy(drawn)
-        if wants_logprob:
+        if wants_logprob and batch.top_nums is None and batch.probe_ids is None:
+            pending.logprobs = self._device.start_copy(self._device.ops.logprobs(logits, drawn))
+        elif wants_logprob:
             logprobs = logits.float().log_softmax(dim=-1)
             pending.logprobs = self._device.start_copy(logprobs.gather(1, drawn.unsqueeze(1)).squeeze(1))
             pending.alternatives = self._alternatives(batch, logprobs)
@@ -212,10 +214,8 @@ class ModelRunner:
             for begin, end, start in zip(begins.tolist(), ends.tolist(), batch.hidden_starts.tolist(), strict=True)
         )
 
-    def _alternatives(self, batch: Batch, logprobs: Tensor) -> tuple[Alternatives | None, ...] | None:
+    def _alternatives(self, batch: Batch, logprobs: Tensor) -> tuple[Alternatives | None, ...]:
         """Of the rows that sample, which are the rows of `logprobs`."""
-        if batch.top_nums is None and batch.probe_ids is None:
-            return None
         found: list[Alternatives | None] = [None] * batch.size
         for place, row in enumerate(np.flatnonzero(batch.samples).tolist()):
             if batch.wants_logprob[row] and batch.wants_alternatives(row):

@@ -190,7 +190,7 @@ def _batch(kind: str, rows: np.ndarray, prefix_len: int, num_new: int) -> Batch:
         changed_slots=(),
         samples=np.ones(size, dtype=np.bool_),
         sampling=_sampling(size),
-        wants_logprob=np.zeros(size, dtype=np.bool_),
+        wants_logprob=np.ones(size, dtype=np.bool_),
         logprob_starts=np.full(size, -1, dtype=np.int32),
     )
 

@@ -11,6 +11,7 @@ from sgl_runtime.attention.decode_pieces import cut
 from sgl_runtime.cache.shared_ranges import find_shared
 from sgl_runtime.device.kernels.decode_attention import PIECE_WORDS, attend_pieces
 from sgl_runtime.device.kernels.extend_attention import attend_extend, tile_tokens
+from sgl_runtime.device.kernels.logprobs import logprobs
 from sgl_runtime.device.kernels.matvec import matvec
 from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.rotary import rotate_and_store
@@ -106,6 +107,18 @@ def test_gated_linear_of_one_row(dtype, has_bias, shape):
     assert distance(matvec(x, weight, bias, norm=(norm, 1e-5), gated=True), expected) < TOLERANCE[dtype]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("vocab", [40, 8192, 20_000])
+def test_log_probabilities_of_chosen_tokens(dtype, vocab):
+    logits = 5 * random(3, vocab, dtype=dtype)
+    # A row of which whole blocks may not come, and one with a far likelier token than all others.
+    logits[0, : vocab // 2] = -math.inf
+    logits[1, vocab - 1] = 300.0
+    ids = torch.tensor([vocab - 2, 7, vocab // 3], device=DEVICE)
+    expected = OPS.logprobs(logits.double(), ids)
+    torch.testing.assert_close(logprobs(logits, ids), expected.float(), atol=1e-4, rtol=1e-5)
+
+
 def test_masks_of_logits():
     logits = random(3, 5000)
     words = torch.randint(-(2**31), 2**31, (3, 160), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
@@ -189,6 +202,32 @@ def test_decode_attention(dtype, extra, full, heads, groups, dim, cap, monkeypat
         expected = plain_attention(q[row : row + 1], keys[slots], values[slots], dim**-0.5, cap)
         assert distance(out[row : row + 1], expected) < TOLERANCE[dtype], row
     assert not bool(tickets.any())
+
+
+def test_decode_attention_that_is_told_of_no_piece_does_nothing():
+    # A graph is captured so; what lies in front of the list must not be taken for pieces.
+    keys, values, table, row_ids = make_pool([40, 30], 4, 16, torch.float32)
+    q = random(2, 8, 16, seed=9)
+    count = 8 if DEVICE == "cpu" else 1024
+    pieces = np.zeros((2 * count, PIECE_WORDS), dtype=np.int32)
+    plan = cut(np.array([40, 30], dtype=np.int32), extra=1, groups=4)
+    pieces[:count] = with_table_rows(plan.pieces, row_ids)[0]
+    out = torch.full((2, 8, 16), 7.0, device=DEVICE)
+    attend_pieces(
+        q,
+        keys,
+        values,
+        table=table,
+        pieces=torch.from_numpy(pieces).to(DEVICE)[count:],
+        counts=torch.zeros(3, dtype=torch.int32, device=DEVICE),
+        tickets=torch.zeros(2, 4, dtype=torch.int32, device=DEVICE),
+        takes_turns=True,
+        partial_out=torch.empty(2, 8, 16, device=DEVICE),
+        partial_lse=torch.empty(2, 8, device=DEVICE),
+        out=out,
+        scale=0.25,
+    )
+    assert bool((out == 7.0).all())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

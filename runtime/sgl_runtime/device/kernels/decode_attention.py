@@ -23,7 +23,7 @@ PIECE_WORDS = 8
 first place of the row, how many results the row has, how many of them are of pieces."""
 
 MERGE = 8
-"""Partial results that are read at a time."""
+"""Partial results whose loads are under way at a time."""
 
 
 @kernel(varying=("pieces", "counts", "tickets"))
@@ -34,26 +34,29 @@ def attend_pieces_kernel(
     TURNS: tl.constexpr, MERGED: tl.constexpr, MERGE: tl.constexpr, BLOCK: tl.constexpr, CAP: tl.constexpr,
     STAGES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Grid: (pieces, groups of heads): more than have something to do, since a captured launch is as large as any.
+    """Grid: (pieces times groups of heads,), of which the first have something to do.
 
+    A captured launch is as large as any of its passes.
     `counts` says how many pieces there are and, with TURNS, how many groups a program takes: one after the other in a
     single loop, so that the loads of the next are under way while the one before ends.  SHARE heads look at one head of
     keys; PADDED is SHARE rounded up for the matrix unit, MERGED to a power of 2, LANES is DIM rounded up to one.
     """
-    piece = tl.program_id(0)
+    # What has been told nothing yet, to warm up, is told of no piece and of no group.
+    groups_at_once = tl.maximum(tl.load(counts + 2), 1) if TURNS else 1
+    turns = NUM_HEADS // SHARE // groups_at_once
+    piece = tl.program_id(0) // turns
+    first_group = tl.program_id(0) % turns * groups_at_once
+    is_piece = piece < tl.load(counts)
     words = pieces + piece * 8
-    row = tl.load(words)
-    table_row = tl.load(words + 1).to(tl.int64)
-    begin = tl.load(words + 2)
-    end = tl.load(words + 3)
-    place = tl.load(words + 4)
-    groups_at_once = tl.load(counts + 2) if TURNS else 1
-    first_group = tl.program_id(1) * groups_at_once
-    is_piece = (piece < tl.load(counts)) & (first_group < NUM_HEADS // SHARE)
+    row = tl.load(words, mask=is_piece, other=0)
+    table_row = tl.load(words + 1, mask=is_piece, other=0).to(tl.int64)
+    begin = tl.load(words + 2, mask=is_piece, other=0)
+    end = tl.load(words + 3, mask=is_piece, other=0)
+    place = tl.load(words + 4, mask=is_piece, other=0)
     context = table + table_row * table_stride
     # The slots of a block are read while the one before is attended: what depends on them can then be loaded far ahead.
     places = begin + tl.arange(0, BLOCK)
-    slots = tl.load(context + places, mask=is_piece & (places < end), other=0)
+    slots = tl.load(context + places, mask=places < end, other=0)
     wait_for_previous(EARLY)
     if is_piece:
         heads = tl.arange(0, PADDED)
@@ -138,29 +141,27 @@ def _merge(
     heads = tl.arange(0, MERGED)
     head = group * SHARE + heads
     lanes = tl.arange(0, LANES)
-    parts = tl.arange(0, MERGE)
-    is_lane = (heads < SHARE)[:, None] & (lanes < DIM)[None, :]
+    is_head = heads < SHARE
+    is_lane = is_head[:, None] & (lanes < DIM)[None, :]
     top = tl.full([MERGED], float("-inf"), dtype=tl.float32)
     total = tl.zeros([MERGED], dtype=tl.float32)
     acc = tl.zeros([MERGED, LANES], dtype=tl.float32)
     for start in tl.range(0, count, MERGE):
-        place = (first + start + parts).to(tl.int64) * NUM_HEADS
-        seen = ((start + parts) < count)[:, None] & (heads < SHARE)[None, :]
-        of_lse = partial_lse + place[:, None] + head[None, :]
-        lse = tl.load(of_lse, mask=seen, other=float("-inf"), cache_modifier=".cg")
-        at = (place[:, None, None] + head[None, :, None]) * DIM + lanes[None, None, :]
-        value = tl.load(partial_out + at, mask=seen[:, :, None] & is_lane[None, :, :], other=0.0, cache_modifier=".cg")
-        # Heads that only fill up have no score at all: their weights must not become a number less none.
-        higher = tl.maximum(tl.maximum(top, tl.max(lse, axis=0)), -1e30)
-        fade = tl.exp2(top - higher)
-        weight = tl.exp2(lse - higher[None, :])
-        acc = acc * fade[:, None] + tl.sum(value * weight[:, :, None], axis=0)
-        total = total * fade + tl.sum(weight, axis=0)
-        top = higher
+        for part in tl.static_range(MERGE):
+            is_part = start + part < count
+            place = (first + start + part).to(tl.int64) * NUM_HEADS + head
+            lse = tl.load(partial_lse + place, mask=is_head & is_part, other=float("-inf"), cache_modifier=".cg")
+            at = partial_out + place[:, None] * DIM + lanes[None, :]
+            value = tl.load(at, mask=is_lane & is_part, other=0.0, cache_modifier=".cg")
+            # Heads that only fill up have no score at all: their weights must not become a number less none.
+            higher = tl.maximum(tl.maximum(top, lse), -1e30)
+            fade = tl.exp2(top - higher)
+            weight = tl.exp2(lse - higher)
+            acc = acc * fade[:, None] + value * weight[:, None]
+            total = total * fade + weight
+            top = higher
     target = out + (row.to(tl.int64) * NUM_HEADS + head)[:, None] * DIM + lanes[None, :]
-    total = tl.where(heads < SHARE, total, 1.0)
-    # What the sums above left in shared memory has been read by all threads before it is written again.
-    tl.debug_barrier()
+    total = tl.where(is_head, total, 1.0)
     tl.store(target, (acc / total[:, None]).to(out.dtype.element_ty), mask=is_lane)
 
 
@@ -187,7 +188,8 @@ def attend_pieces(
         keys, values: (slots, G, D) of one layer; the last two dimensions contiguous.
         table: (rows, positions) int32 slots.
         pieces: (N, 8) int32, see `PIECE_WORDS`.
-        counts: (3,) int32: how many of the N pieces there are, something else, and how many groups a program takes.
+        counts: (3,) int32: how many of the N pieces there are, something else, and how many groups a program takes, which
+            all have one share of the G; all zeros for nothing to do.
         tickets: (B, G) int32, zeros, which they are again afterwards: how many pieces of a row are done.
         partial_out, partial_lse: (places, H, D) and (places, H) float32, scratch.
         out: (B, H, D), contiguous.
@@ -199,7 +201,7 @@ def attend_pieces(
     groups = keys.shape[1]
     share = num_heads // groups
     early = starts_early(q)
-    attend_pieces_kernel[(pieces.shape[0], groups)](
+    attend_pieces_kernel[(pieces.shape[0] * groups,)](
         q, keys, values, table, pieces, counts, tickets, out, partial_out, partial_lse,
         q.stride(0), keys.stride(0), table.stride(0), scale,
         NUM_HEADS=num_heads, SHARE=share, PADDED=max(16, triton.next_power_of_2(share)), DIM=dim,
