@@ -2,9 +2,9 @@
 
     python benchmarks/gpu_kernels.py [--tune] [--only decode,extend,draw,small,linear] [--json FILE]
 
-Shapes are Llama-3.1-8B's, in bfloat16.  Both ceilings are measured first, in the same run: a large copy, and a large
-product of matrices.  Each kernel is timed as the median of many replays of a graph of several launches over inputs
-larger than the cache.  `--tune` tries block sizes of the attention kernels.
+Shapes are Llama-3.1-8B's, in bfloat16.  Both ceilings are measured first, in the same run: a large copy or sum, and a
+large product of matrices.  Each kernel is timed as the median of many replays of a graph of several launches over
+inputs larger than the cache.  `--tune` tries block sizes of the attention kernels.
 """
 
 import argparse
@@ -20,10 +20,9 @@ import numpy as np
 import torch
 import triton
 
-from sgl_runtime.attention import decode_pieces
 from sgl_runtime.attention.decode_pieces import cut, extra_pieces
 from sgl_runtime.batch import SharedRange
-from sgl_runtime.device.kernels import decode_attention, extend_attention, matvec, shared_attention
+from sgl_runtime.device.kernels import decode_attention, extend_attention, matvec, shared_attention, warp_attention
 from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.rotary import rotate_and_store
 from sgl_runtime.device.kernels.sampling import draw
@@ -55,13 +54,14 @@ def seconds(call: Callable[[int], Any]) -> float:
 
 
 def ceilings() -> tuple[float, float]:
-    """Bytes and operations a second."""
+    """Bytes and operations a second: of a large copy or a large sum, whichever is faster, and of a large product."""
     source = torch.randn(1 << 28, device="cuda")
     target = torch.empty_like(source)
-    bandwidth = 8 * source.numel() / seconds(lambda _: target.copy_(source))
+    copied = 8 * source.numel() / seconds(lambda _: target.copy_(source))
+    read = 4 * source.numel() / seconds(lambda _: source.sum())
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     rate = 2 * 8192**3 / seconds(lambda _: a @ b)
-    return bandwidth, rate
+    return max(copied, read), rate
 
 
 class Table:
@@ -85,7 +85,7 @@ def decode_case(
     """
     rng = np.random.default_rng(0)
     lengths = (context * rng.uniform(1 - spread, 1 + spread, rows)).astype(np.int32)
-    width, extra = int(lengths.max()), extra_pieces(rows) if extra is None else extra
+    width, extra = -(-int(lengths.max()) // 16) * 16, extra_pieces(rows) if extra is None else extra
     num_slots = max(int(lengths.sum()), 65_536)
     keys, values = (torch.randn(num_slots, GROUPS, DIM, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     slots = rng.permutation(num_slots)[: int(lengths.sum())].astype(np.int32)
@@ -94,7 +94,7 @@ def decode_case(
     table[:, :shared] = table[0, :shared]
     members = shared_attention.members_of_tile(HEADS // GROUPS)
     ranges = (SharedRange(np.arange(rows), 0, shared),) if shared else ()
-    plan = cut(lengths, extra=extra, shared=ranges, members=members, groups=GROUPS)
+    plan = cut(lengths, extra=extra, shared=ranges, members=members)
     room = rows + extra
     places = max(room, plan.num_places)
     pieces = np.zeros((room, decode_attention.PIECE_WORDS), dtype=np.int32)
@@ -107,9 +107,8 @@ def decode_case(
         "scale": DIM**-0.5,
     }
     arguments = {
-        "takes_turns": decode_pieces.takes_turns(rows, GROUPS),
         "pieces": torch.from_numpy(pieces).cuda(),
-        "counts": torch.tensor([plan.count, 0, plan.groups_at_once], dtype=torch.int32, device="cuda"),
+        "counts": torch.tensor([plan.count, 0], dtype=torch.int32, device="cuda"),
         "tickets": torch.zeros(rows, GROUPS, dtype=torch.int32, device="cuda"),
         "out": torch.empty(rows, HEADS, DIM, device="cuda", dtype=torch.bfloat16),
     }
@@ -142,11 +141,11 @@ def measure_decode(table: Table, tune: bool) -> None:
         table.add(f"the same, {rows} rows of {shared} shared + 128", seconds(call), num_bytes=num_bytes)
     if not tune:
         return
-    for block, stages, full, extra in itertools.product((32, 64), (2, 3, 4), (512, 1024), (32, 64, 128)):
-        decode_attention.BLOCK, decode_attention.STAGES, decode_pieces.FULL = block, stages, full
-        for rows, context in ((64, 512), (64, 2048), (256, 512), (1, 8192)):
+    for elements, stages, extra in itertools.product((2048, 4096, 8192), (2, 3, 4), (None, 32, 128, 256)):
+        warp_attention.BLOCK_ELEMENTS, warp_attention.STAGES = elements, stages
+        for rows, context in ((1, 8192), (8, 2048), (64, 512), (64, 2048), (256, 512)):
             call, num_bytes = decode_case(rows, context, extra=extra)
-            name = f"decode {rows} x {context} block={block} stages={stages} full={full} extra={extra}"
+            name = f"decode {rows} x {context} elements={elements} stages={stages} extra={extra}"
             try:
                 table.add(name, seconds(call), num_bytes=num_bytes)
             except triton.runtime.errors.OutOfResources:

@@ -1,6 +1,7 @@
 """What Triton asks of a GPU, without one: kernels are compiled for it, and none can be launched.
 
-Run as a program it compiles a kernel, with `--model` all of a model, and prints how many variants came of it; Triton must not be in its interpreter's mode.
+Run as a program it compiles a kernel, with `--warps` decode attention of several shapes, with `--model` all of a model,
+and prints how many variants came of it; Triton must not be in its interpreter's mode.
 """
 
 import json
@@ -16,7 +17,9 @@ from triton.runtime import driver
 from fakes.llama_8b import SHAPES
 from sgl_runtime.device.cpu import CpuDevice
 from sgl_runtime.device.cuda import CudaOps
+from sgl_runtime.device.kernels import decode_attention
 from sgl_runtime.device.kernels.begin_pass import begin_decode, begin_decode_kernel
+from sgl_runtime.device.kernels.warp_attention import attend_by_warps_kernel
 from sgl_runtime.device.kernels_ahead import KernelsAhead
 from sgl_runtime.device.rehearsal_device import RehearsalDevice
 from sgl_runtime.model_runner.rehearsal import RehearsedModel, rehearse
@@ -87,6 +90,27 @@ def one_pass(wait: Event) -> None:
         )
 
 
+def attend_by_warps_of_models() -> None:
+    """Launch decode attention for heads of several models."""
+    for heads, groups, dim, cap in ((32, 8, 128, 0.0), (9, 3, 64, 0.0), (12, 1, 128, 30.0), (8, 4, 256, 50.0)):
+        keys, values = (torch.empty((64, groups, dim), dtype=torch.bfloat16, device="meta") for _ in range(2))
+        out = torch.empty((2, heads, dim), dtype=torch.bfloat16, device="meta")
+        decode_attention.attend_pieces(
+            torch.empty_like(out),
+            keys,
+            values,
+            table=torch.empty((4, 32), dtype=torch.int32, device="meta"),
+            pieces=torch.empty((8, decode_attention.PIECE_WORDS), dtype=torch.int32, device="meta"),
+            counts=torch.empty(2, dtype=torch.int32, device="meta"),
+            tickets=torch.empty((2, groups), dtype=torch.int32, device="meta"),
+            partial_out=torch.empty((8, heads, dim), device="meta"),
+            partial_lse=torch.empty((8, heads), device="meta"),
+            out=out,
+            scale=dim**-0.5,
+            logit_cap=cap,
+        )
+
+
 def compiled_of(kernel: Any) -> int:
     return sum(len(caches[0]) for caches in kernel.function.device_caches.values())
 
@@ -99,6 +123,9 @@ def main() -> None:
     release.set()
     ahead.wait()
     found = {"before": before, "behind": compiled_of(begin_decode_kernel), "threads": len(begun)}
+    decode_attention.has_gluon = lambda: True
+    if "--warps" in sys.argv:
+        KernelsAhead(attend_by_warps_of_models, begin_thread=lambda: None).wait()
     if "--model" in sys.argv:
         model = RehearsedModel(
             shapes=ModelConfig.from_json(SHAPES, source="test"),
@@ -111,6 +138,7 @@ def main() -> None:
         KernelsAhead(rehearsal, begin_thread=lambda: None).wait()
         # All is there: a second one compiles nothing, and a launch would raise.
         rehearsal()
+    found["by warps"] = compiled_of(attend_by_warps_kernel)
     print(json.dumps(found))
 
 

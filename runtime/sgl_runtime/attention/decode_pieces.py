@@ -17,9 +17,6 @@ MIN_EXTRA = 64
 EVEN = 1.2
 """The longest piece by the mean up to which pieces count as of one length."""
 
-FULL = 512
-"""Programs that keep a large chip busy: where there are more, each takes several groups of heads in turn."""
-
 SHARED_TILES = 32
 """Tiles over a shared range that fill the chip; a range of fewer is split along its positions."""
 
@@ -32,14 +29,12 @@ class DecodePieces:
         pieces: (n, 8) int32, see `PIECE_WORDS`; the row of the table, which is not known here, is 0.
         tiles: (t, 2 + 2 M) int32.
         firsts, num_pieces: (B,) int32: where a row's partial results begin, and how many there are of pieces and tiles.
-        groups_at_once: How many groups of heads a program takes in turn.
     """
 
     pieces: IntArray
     tiles: IntArray
     firsts: IntArray
     num_pieces: IntArray
-    groups_at_once: int
 
     @property
     def count(self) -> int:
@@ -57,14 +52,7 @@ def extra_pieces(rows: int) -> int:
     return 2 * max(MIN_EXTRA, rows)
 
 
-def takes_turns(rows: int, groups: int) -> bool:
-    """Whether programs may take several groups of heads in turn, in passes of at most so many rows."""
-    return rows * groups >= 2 * FULL
-
-
-def cut(
-    lengths: IntArray, *, extra: int, shared: Sequence[SharedRange] = (), members: int = 1, groups: int = 1
-) -> DecodePieces:
+def cut(lengths: IntArray, *, extra: int, shared: Sequence[SharedRange] = (), members: int = 1) -> DecodePieces:
     """Cut contexts into pieces of one row each, at most B + `extra` of about equal length, and tiles of several rows.
 
     Pieces of one length all take as long, so few of them do; where lengths differ, more pieces even it out.
@@ -75,15 +63,13 @@ def cut(
         shared: Ranges that several rows share, from the beginning of their contexts on; they end before the last
             position.
         members: Rows of a tile.
-        groups: Groups of heads that share keys.
     """
     begins = np.zeros(len(lengths), dtype=np.int64)
     for part in shared:
         begins[part.rows] = part.end
     own = lengths.astype(np.int64) - begins
     counts = _counts(own, max(extra // 2, 1))
-    is_even = (own / counts).max() <= EVEN * own.sum() / counts.sum()
-    if not is_even:
+    if (own / counts).max() > EVEN * own.sum() / counts.sum():
         counts = _counts(own, max(extra, 1))
     order = np.argsort(-own, kind="stable")
     rows = np.repeat(order, counts[order])
@@ -105,7 +91,6 @@ def cut(
         tiles=_tiles(shared, splits, (firsts + counts).astype(np.int32), members),
         firsts=firsts.astype(np.int32),
         num_pieces=totals.astype(np.int32),
-        groups_at_once=_groups_at_once(len(lengths), groups) if is_even else 1,
     )
 
 
@@ -114,11 +99,6 @@ def _counts(own: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
     size = max(MIN_PIECE, -(-int(own.sum()) // wanted))
     counts: NDArray[np.int64] = np.maximum((own + size // 2) // size, 1)
     return counts
-
-
-def _groups_at_once(rows: int, groups: int) -> int:
-    """As many as leave enough programs; with pieces that differ, those of the longest would end last."""
-    return next((at_once for at_once in (4, 2) if groups % at_once == 0 and rows * groups >= at_once * FULL), 1)
 
 
 def _splits(part: SharedRange, members: int) -> int:

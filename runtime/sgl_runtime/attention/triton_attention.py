@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sgl_runtime.attention.base import Attend, Rotary
-from sgl_runtime.attention.decode_pieces import DecodePieces, cut, extra_pieces, takes_turns
+from sgl_runtime.attention.decode_pieces import DecodePieces, cut, extra_pieces
 from sgl_runtime.batch import Batch, IntArray, SharedRange
 from sgl_runtime.device.kernels.decode_attention import PIECE_WORDS, attend_pieces
 from sgl_runtime.device.kernels.extend_attention import attend_extend, tile_tokens
@@ -58,13 +58,7 @@ class TritonAttention:
 
     def cut(self, batch: Batch, shared: Sequence[SharedRange]) -> DecodePieces:
         """How a decode pass is cut into pieces, with tiles over shared ranges."""
-        return cut(
-            batch.context_lens,
-            extra=extra_pieces(batch.size),
-            shared=shared,
-            members=self._members,
-            groups=self._pool.num_groups,
-        )
+        return cut(batch.context_lens, extra=extra_pieces(batch.size), shared=shared, members=self._members)
 
     def decode(self, slot_ids: Tensor, words: Tensor, layout: "PlanLayout") -> "TritonDecode":
         """The attend of a decode pass.
@@ -91,7 +85,7 @@ class PlanLayout:
         self.size, self.num_tiles, self.members = size, num_tiles, members
         self.places = max(places, 1)
         self._tile_words = 2 + 2 * members
-        lengths = (PIECE_WORDS * (size + extra_pieces(size)), 3, size, num_tiles * self._tile_words)
+        lengths = (PIECE_WORDS * (size + extra_pieces(size)), 2, size, num_tiles * self._tile_words)
         ends = np.cumsum(lengths).tolist()
         self._spans = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
         self.num_words: int = ends[-1]
@@ -99,8 +93,8 @@ class PlanLayout:
     def parts(self, words: Any) -> list[Any]:
         """Views of the parts of an array or tensor.
 
-        Pieces (N, PIECE_WORDS); the numbers of pieces, of tiles and of groups at once (3,); the row of the table of
-        each row (size,); tiles (T, 2 + 2 M).
+        Pieces (N, PIECE_WORDS); the numbers of pieces and of tiles (2,); the row of the table of each row (size,);
+        tiles (T, 2 + 2 M).
         """
         pieces, counts, row_ids, tiles = (words[span] for span in self._spans)
         return [
@@ -125,7 +119,7 @@ class PlanLayout:
         pieces, counts, rows, tiles = self.parts(words)
         pieces[: plan.count] = plan.pieces
         pieces[: plan.count, 1] = row_ids[plan.pieces[:, 0]]
-        counts[:] = plan.count, len(plan.tiles), plan.groups_at_once
+        counts[:] = plan.count, len(plan.tiles)
         rows[: len(row_ids)] = row_ids
         tiles[: len(plan.tiles)] = plan.tiles
 
@@ -189,7 +183,6 @@ class TritonDecode:
             partial_lse=partial_lse,
             out=out,
             scale=dim**-0.5,
-            takes_turns=takes_turns(len(out), self._pool.num_groups),
         )
         return out
 

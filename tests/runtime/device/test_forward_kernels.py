@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from sgl_runtime.attention import decode_pieces
 from sgl_runtime.attention.decode_pieces import cut
 from sgl_runtime.cache.shared_ranges import find_shared
 from sgl_runtime.device.kernels.decode_attention import PIECE_WORDS, attend_pieces
@@ -128,6 +127,12 @@ def test_masks_of_logits():
     assert torch.equal(logits, expected)
 
 
+DECODE_SHAPES = [(9, 3, 64, 0.0), (4, 2, 48, 5.0), (8, 4, 16, 0.0)]
+"""Heads, groups of them that share keys, width, cap of scores."""
+if DEVICE.type == "cuda":
+    DECODE_SHAPES += [(32, 8, 128, 0.0), (12, 1, 128, 5.0), (16, 16, 32, 0.0), (4, 2, 256, 0.0)]
+
+
 def plain_attention(q, keys, values, scale, cap=0.0):
     """(T, H, D) queries, the last of which sees all keys (N, G, D), the one before one less, and so on."""
     share = q.shape[1] // keys.shape[1]
@@ -148,7 +153,7 @@ def make_pool(contexts, groups, dim, dtype, seed=5):
     order = rng.permutation(num_slots)
     keys[order[sum(contexts) :]] = math.nan
     values[order[sum(contexts) :]] = math.nan
-    table = np.full((len(contexts) + 2, max(contexts) + 3), order[-1], dtype=np.int32)
+    table = np.full((len(contexts) + 2, max(contexts) // 16 * 16 + 16), order[-1], dtype=np.int32)
     row_ids = rng.permutation(len(contexts) + 2)[: len(contexts)].astype(np.int32)
     begin = 0
     for row, length in zip(row_ids, contexts, strict=True):
@@ -164,18 +169,15 @@ def with_table_rows(pieces, row_ids):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("extra", "full"), [(1, 512), (12, 512), (12, 1)])
-@pytest.mark.parametrize(("heads", "groups", "dim", "cap"), [(9, 3, 64, 0.0), (4, 2, 48, 5.0), (8, 4, 16, 0.0)])
-def test_decode_attention(dtype, extra, full, heads, groups, dim, cap, monkeypatch):
-    # With few programs wanted, each takes several groups of heads, of pieces of one length.
-    monkeypatch.setattr(decode_pieces, "FULL", full)
-    contexts = [300] * 4 if full == 1 else [1, 300, 65, 700]
+@pytest.mark.parametrize("extra", [1, 12])
+@pytest.mark.parametrize(("heads", "groups", "dim", "cap"), DECODE_SHAPES)
+def test_decode_attention(dtype, extra, heads, groups, dim, cap):
+    contexts = [1, 300, 65, 701]
     keys, values, table, row_ids = make_pool(contexts, groups, dim, dtype)
     q = random(len(contexts), heads, dim, dtype=dtype, seed=9)
-    plan = cut(np.array(contexts, dtype=np.int32), extra=extra, groups=groups)
+    plan = cut(np.array(contexts, dtype=np.int32), extra=extra)
     assert plan.count <= len(contexts) + extra
     assert (plan.num_pieces.max() > 1) == (extra > 1)
-    assert plan.groups_at_once == (1 if full > 1 or groups % 2 else min(groups, 4))
     room = len(contexts) + extra
     pieces = np.zeros((room, PIECE_WORDS), dtype=np.int32)
     pieces[: plan.count] = with_table_rows(plan.pieces, row_ids)
@@ -188,9 +190,8 @@ def test_decode_attention(dtype, extra, full, heads, groups, dim, cap, monkeypat
         values,
         table=table,
         pieces=to_device(pieces),
-        counts=to_device(np.array([plan.count, 0, plan.groups_at_once], dtype=np.int32)),
+        counts=to_device(np.array([plan.count, 0], dtype=np.int32)),
         tickets=tickets,
-        takes_turns=plan.groups_at_once > 1,
         partial_out=torch.empty(room, heads, dim, device=DEVICE),
         partial_lse=torch.empty(room, heads, device=DEVICE),
         out=out,
@@ -208,9 +209,9 @@ def test_decode_attention_that_is_told_of_no_piece_does_nothing():
     # A graph is captured so; what lies in front of the list must not be taken for pieces.
     keys, values, table, row_ids = make_pool([40, 30], 4, 16, torch.float32)
     q = random(2, 8, 16, seed=9)
-    count = 8 if DEVICE == "cpu" else 1024
+    count = 8 if DEVICE.type == "cpu" else 1024
     pieces = np.zeros((2 * count, PIECE_WORDS), dtype=np.int32)
-    plan = cut(np.array([40, 30], dtype=np.int32), extra=1, groups=4)
+    plan = cut(np.array([40, 30], dtype=np.int32), extra=1)
     pieces[:count] = with_table_rows(plan.pieces, row_ids)[0]
     out = torch.full((2, 8, 16), 7.0, device=DEVICE)
     attend_pieces(
@@ -219,9 +220,8 @@ def test_decode_attention_that_is_told_of_no_piece_does_nothing():
         values,
         table=table,
         pieces=torch.from_numpy(pieces).to(DEVICE)[count:],
-        counts=torch.zeros(3, dtype=torch.int32, device=DEVICE),
+        counts=torch.zeros(2, dtype=torch.int32, device=DEVICE),
         tickets=torch.zeros(2, 4, dtype=torch.int32, device=DEVICE),
-        takes_turns=True,
         partial_out=torch.empty(2, 8, 16, device=DEVICE),
         partial_lse=torch.empty(2, 8, device=DEVICE),
         out=out,
@@ -252,7 +252,7 @@ def test_decode_attention_over_shared_ranges(dtype, heads, groups, dim, cap):
     out = torch.full((len(contexts), heads, dim), math.nan, dtype=dtype, device=DEVICE)
     partial_out = torch.full((plan.num_places, heads, dim), math.nan, device=DEVICE)
     partial_lse = torch.full((plan.num_places, heads), math.nan, device=DEVICE)
-    counts = torch.tensor([plan.count, len(plan.tiles), plan.groups_at_once], dtype=torch.int32, device=DEVICE)
+    counts = torch.tensor([plan.count, len(plan.tiles)], dtype=torch.int32, device=DEVICE)
     common = {
         "table": table,
         "partial_out": partial_out,

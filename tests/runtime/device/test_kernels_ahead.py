@@ -37,10 +37,18 @@ def test_a_launch_without_memory_compiles_one_variant_for_all_sizes(tmp_path):
     assert found["threads"] > 1
 
 
+def test_attention_by_warps_compiles_for_heads_of_all_kinds(tmp_path):
+    found, num_files, log = compile_offline(tmp_path, "--warps")
+    assert found["by warps"] == 4
+    assert num_files == 1 + 4
+    assert log == ""
+
+
 @pytest.mark.slow
 def test_a_rehearsal_compiles_a_whole_model(tmp_path):
-    _, num_files, log = compile_offline(tmp_path, "--model")
+    found, num_files, log = compile_offline(tmp_path, "--model")
     assert num_files > 20
+    assert found["by warps"] == 1
     assert log == ""
 
 

@@ -7,6 +7,9 @@ pieces there are is decided on the host once for all layers (`attention/decode_p
 Source: arXiv:2311.01282 (splitting along the context), arXiv:2205.14135 (online softmax).
 """
 
+import functools
+
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -26,26 +29,27 @@ MERGE = 8
 """Partial results whose loads are under way at a time."""
 
 
+WARPS_OF_TRITON = "3.6."
+"""Versions of Triton in which the kernel in Gluon is known to be right: that part of it is not stable yet."""
+
+
 @kernel(varying=("pieces", "counts", "tickets"))
 def attend_pieces_kernel(
     q, keys, values, table, pieces, counts, tickets, out, partial_out, partial_lse,
     q_stride, slot_stride, table_stride, scale,
     NUM_HEADS: tl.constexpr, SHARE: tl.constexpr, PADDED: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr,
-    TURNS: tl.constexpr, MERGED: tl.constexpr, MERGE: tl.constexpr, BLOCK: tl.constexpr, CAP: tl.constexpr,
-    STAGES: tl.constexpr, EARLY: tl.constexpr,
+    MERGED: tl.constexpr, MERGE: tl.constexpr, BLOCK: tl.constexpr, CAP: tl.constexpr, STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Grid: (pieces times groups of heads,), of which the first have something to do.
 
-    A captured launch is as large as any of its passes.
-    `counts` says how many pieces there are and, with TURNS, how many groups a program takes: one after the other in a
-    single loop, so that the loads of the next are under way while the one before ends.  SHARE heads look at one head of
-    keys; PADDED is SHARE rounded up for the matrix unit, MERGED to a power of 2, LANES is DIM rounded up to one.
+    A captured launch is as large as any of its passes; `counts` says how many pieces there are.  SHARE heads look at
+    one head of keys; PADDED is SHARE rounded up for the matrix unit, MERGED to a power of 2, LANES is DIM rounded up to
+    one.
     """
-    # What has been told nothing yet, to warm up, is told of no piece and of no group.
-    groups_at_once = tl.maximum(tl.load(counts + 2), 1) if TURNS else 1
-    turns = NUM_HEADS // SHARE // groups_at_once
-    piece = tl.program_id(0) // turns
-    first_group = tl.program_id(0) % turns * groups_at_once
+    GROUPS: tl.constexpr = NUM_HEADS // SHARE
+    piece = tl.program_id(0) // GROUPS
+    group = tl.program_id(0) % GROUPS
     is_piece = piece < tl.load(counts)
     words = pieces + piece * 8
     row = tl.load(words, mask=is_piece, other=0)
@@ -63,41 +67,37 @@ def attend_pieces_kernel(
         lanes = tl.arange(0, LANES)
         is_head = heads < SHARE
         is_lane = lanes < DIM
-        q_mask = is_head[:, None] & is_lane[None, :]
-        of_row = q + row.to(tl.int64) * q_stride
-        partial = tl.maximum(place, 0).to(tl.int64) * NUM_HEADS
+        head = group * SHARE + heads
+        at = q + row.to(tl.int64) * q_stride + head[:, None] * DIM + lanes[None, :]
+        query = tl.load(at, mask=is_head[:, None] & is_lane[None, :], other=0.0)
         top = tl.full([PADDED], float("-inf"), dtype=tl.float32)
         total = tl.zeros([PADDED], dtype=tl.float32)
         acc = tl.zeros([PADDED, LANES], dtype=tl.float32)
-        blocks = tl.cdiv(end - begin, BLOCK)
-        for step in tl.range(0, groups_at_once * blocks, num_stages=STAGES):
-            group = first_group + step // blocks
-            block = step % blocks
-            inside = begin + block * BLOCK + tl.arange(0, BLOCK) < end
-            places = begin + (step + 1) % blocks * BLOCK + tl.arange(0, BLOCK)
+        for start in tl.range(begin, end, BLOCK, num_stages=STAGES):
+            inside = start + tl.arange(0, BLOCK) < end
+            places = start + BLOCK + tl.arange(0, BLOCK)
             next_slots = tl.load(context + places, mask=places < end, other=0)
-            head = group * SHARE + heads
-            query = tl.load(of_row + head[:, None] * DIM + lanes[None, :], mask=q_mask, other=0.0)
-            if TURNS:
-                top = tl.where(block == 0, float("-inf"), top)
-                total = tl.where(block == 0, 0.0, total)
-                acc = tl.where(block == 0, 0.0, acc)
             top, total, acc = attend_slots(
                 query, top, total, acc, slots.to(tl.int64), inside[:, None] & is_lane[None, :], inside[None, :], keys,
                 values, group * DIM + lanes, slot_stride, scale, CAP=CAP, MASKED=True,
             )  # fmt: skip
             slots = next_slots
-            if block == blocks - 1:
-                _store(
-                    acc / total[:, None], top + tl.log2(total), head, lanes, is_head, is_lane, place,
-                    out + row.to(tl.int64) * NUM_HEADS * DIM, partial_out + partial * DIM, partial_lse + partial,
-                    DIM=DIM,
-                )  # fmt: skip
+        partial = tl.maximum(place, 0).to(tl.int64) * NUM_HEADS
+        _store(
+            acc / total[:, None], top + tl.log2(total), head, lanes, is_head, is_lane, place,
+            out + row.to(tl.int64) * NUM_HEADS * DIM, partial_out + partial * DIM, partial_lse + partial, DIM=DIM,
+        )  # fmt: skip
         if place >= 0:
-            _merge_last(
-                partial_out, partial_lse, out, tickets, words, row, first_group, groups_at_once,
-                NUM_HEADS=NUM_HEADS, SHARE=SHARE, MERGED=MERGED, DIM=DIM, LANES=LANES, MERGE=MERGE,
-            )  # fmt: skip
+            # All threads of this program have stored before one of them takes a ticket; whoever takes a row's last
+            # merges what all its pieces stored.
+            tl.debug_barrier()
+            ticket = tickets + row * GROUPS + group
+            if tl.atomic_add(ticket, 1, sem="acq_rel") == tl.load(words + 7) - 1:
+                tl.store(ticket, 0)
+                _merge(
+                    partial_out, partial_lse, out, row, tl.load(words + 5), tl.load(words + 6), group,
+                    NUM_HEADS=NUM_HEADS, SHARE=SHARE, MERGED=MERGED, DIM=DIM, LANES=LANES, MERGE=MERGE,
+                )  # fmt: skip
 
 
 @triton.jit
@@ -110,25 +110,6 @@ def _store(result, lse, head, lanes, is_head, is_lane, place, out, partial_out, 
     else:
         tl.store(partial_out + at, result, mask=inside)
         tl.store(partial_lse + head, lse, mask=is_head)
-
-
-@triton.jit
-def _merge_last(
-    partial_out, partial_lse, out, tickets, words, row, first_group, groups_at_once,
-    NUM_HEADS: tl.constexpr, SHARE: tl.constexpr, MERGED: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr,
-    MERGE: tl.constexpr,
-):  # fmt: skip
-    """Take a ticket for each group; whoever takes a row's last merges what all its pieces stored."""
-    for group in range(first_group, first_group + groups_at_once):
-        # All threads of this program have stored before one of them takes a ticket.
-        tl.debug_barrier()
-        ticket = tickets + row * (NUM_HEADS // SHARE) + group
-        if tl.atomic_add(ticket, 1, sem="acq_rel") == tl.load(words + 7) - 1:
-            tl.store(ticket, 0)
-            _merge(
-                partial_out, partial_lse, out, row, tl.load(words + 5), tl.load(words + 6), group,
-                NUM_HEADS=NUM_HEADS, SHARE=SHARE, MERGED=MERGED, DIM=DIM, LANES=LANES, MERGE=MERGE,
-            )  # fmt: skip
 
 
 @triton.jit
@@ -179,7 +160,6 @@ def attend_pieces(
     out: Tensor,
     scale: float,
     logit_cap: float = 0.0,
-    takes_turns: bool = False,
 ) -> None:
     """Attend every row's context.
 
@@ -188,24 +168,49 @@ def attend_pieces(
         keys, values: (slots, G, D) of one layer; the last two dimensions contiguous.
         table: (rows, positions) int32 slots.
         pieces: (N, 8) int32, see `PIECE_WORDS`.
-        counts: (3,) int32: how many of the N pieces there are, something else, and how many groups a program takes, which
-            all have one share of the G; all zeros for nothing to do.
+        counts: (2,) int32: how many of the N pieces there are, and something else.
         tickets: (B, G) int32, zeros, which they are again afterwards: how many pieces of a row are done.
         partial_out, partial_lse: (places, H, D) and (places, H) float32, scratch.
         out: (B, H, D), contiguous.
         scale: Of the products of queries and keys.
         logit_cap: Bound on them by tanh; 0 for none.
-        takes_turns: Whether `counts` may say that a program takes several groups.
     """
+    early = starts_early(q)
+    if (q.is_cuda or q.is_meta) and has_gluon():
+        from sgl_runtime.device.kernels.warp_attention import attend_by_warps, can_attend_by_warps
+
+        if can_attend_by_warps(q, keys, table):
+            attend_by_warps(
+                q,
+                keys,
+                values,
+                table=table,
+                pieces=pieces,
+                counts=counts,
+                tickets=tickets,
+                partial_out=partial_out,
+                partial_lse=partial_lse,
+                out=out,
+                scale=scale,
+                logit_cap=logit_cap,
+                early=early,
+            )
+            return
     _, num_heads, dim = q.shape
     groups = keys.shape[1]
     share = num_heads // groups
-    early = starts_early(q)
     attend_pieces_kernel[(pieces.shape[0] * groups,)](
         q, keys, values, table, pieces, counts, tickets, out, partial_out, partial_lse,
         q.stride(0), keys.stride(0), table.stride(0), scale,
         NUM_HEADS=num_heads, SHARE=share, PADDED=max(16, triton.next_power_of_2(share)), DIM=dim,
-        LANES=triton.next_power_of_2(dim), TURNS=takes_turns, MERGED=triton.next_power_of_2(share), MERGE=MERGE,
-        BLOCK=BLOCK, CAP=logit_cap, STAGES=STAGES, EARLY=early, num_warps=4 if takes_turns else 2,
-        launch_pdl=early,
+        LANES=triton.next_power_of_2(dim), MERGED=triton.next_power_of_2(share), MERGE=MERGE, BLOCK=BLOCK,
+        CAP=logit_cap, STAGES=STAGES, EARLY=early, num_warps=2, launch_pdl=early,
     )  # fmt: skip
+
+
+@functools.cache
+def has_gluon() -> bool:
+    """Whether kernels in Gluon can be used on the GPU there is."""
+    if not (torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8):
+        return False
+    return str(triton.__version__).startswith(WARPS_OF_TRITON)

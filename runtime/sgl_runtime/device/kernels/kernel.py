@@ -37,16 +37,19 @@ class Kernel:
         self.function.run(*args, grid=grid, warmup=args[0].is_meta, **settings)
 
 
-def kernel(*, varying: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Kernel]:
+def kernel(
+    *, varying: Sequence[str] = (), make: Callable[..., Any] = triton.jit
+) -> Callable[[Callable[..., Any]], Kernel]:
     """A decorator that makes a kernel of a function.
 
     Args:
         varying: Arguments that are not compiled into it: numbers of which some are 1 or divisible by 16 and others not,
             and tensors of which some begin at a multiple of 16 bytes.  Of all other arguments that is known when it is
             compiled, and loads are the wider for it; of these it would only make more variants.
+        make: What compiles the function.
     """
 
     def decorate(function: Callable[..., Any]) -> Kernel:
-        return Kernel(triton.jit(function, do_not_specialize=list(varying)), varying)
+        return Kernel(make(function, do_not_specialize=list(varying)), varying)
 
     return decorate
