@@ -208,7 +208,8 @@ class Batch:
             none; None: of no row.
         top_nums: (B,) how many of the likeliest tokens are wanted where the row's log probability is; None: for no row.
         probe_ids: For each row the int64 ids whose log probabilities are wanted there besides; None: for no row.
-        shared_ranges: Positions that several rows of a decode pass share, and that are worth to be attended at once.
+        shared_ranges: Positions, all of them before the new tokens, that several rows share, and that are worth to be
+            attended at once; rows in no order.
         grammar_moves: Rows whose place in an automaton on the device is set; None: of none.
         is_constrained: Whether the device makes masks for some row.
         is_edited: Whether the host will bring masks or edits of logits.

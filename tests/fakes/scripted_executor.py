@@ -84,6 +84,10 @@ class ScriptedExecutor:
         rows = np.repeat(batch.row_ids, batch.extend_lens)
         self.table[rows, new_positions(batch)] = batch.slot_ids
         assert len(set(batch.slot_ids.tolist())) == len(batch.slot_ids), "one slot for two new tokens"
+        for shared in batch.shared_ranges:
+            slots = self.table[batch.row_ids[shared.rows], : shared.end]
+            assert bool((slots == slots[0]).all()), "rows share what is said to be shared"
+            assert shared.end <= batch.prefix_lens[shared.rows].min()
         ids = batch.input_ids
         self.pool[batch.slot_ids] = np.where(ids < 0, self.drawn[np.maximum(-1 - ids, 0)], ids)
         if batch.given_rows is not None:

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from sgl_runtime.attention.base import Attend, Rotary
-from sgl_runtime.attention.triton_attention import TritonAttention
+from sgl_runtime.attention.shared_run import SharedRun, best_run
+from sgl_runtime.attention.triton_attention import TritonAttention, TritonExtend
 from sgl_runtime.batch import Batch, IntArray
 from sgl_runtime.device.flashinfer_build import FlashInferModule
 from sgl_runtime.device.flashinfer_library import load_library, prefill_request
+from sgl_runtime.device.kernels.extend_attention import BegunRows
 from sgl_runtime.device.kernels.gather_slots import gather_slots
 from sgl_runtime.device.kernels.rotary import rotate_and_store
 from sgl_runtime.device.ops import HeadNorms, Ops
@@ -62,10 +64,14 @@ class FlashInferAttention:
 
     def prepare(self, forward_batch: ForwardBatch) -> Attend:
         """See `AttentionBackend`."""
-        if is_worth(forward_batch.batch):
-            planner = self._planner_if_ready()
-            if planner is not None:
+        batch = forward_batch.batch
+        planner = self._planner_if_ready() if batch.kind == "extend" else None
+        if planner is not None:
+            if is_worth(batch):
                 return planner.plan(forward_batch)
+            run = best_run(batch)
+            if run is not None:
+                return planner.plan_behind(run, forward_batch)
         return self._triton.prepare(forward_batch)
 
     def _planner_if_ready(self) -> "PrefillPlanner | None":
@@ -103,7 +109,7 @@ class PrefillPlanner:
     def __init__(
         self, pool: TokenToKVPool, slot_table: SlotTable, *, ragged: Sequence[Any], paged: Sequence[Any]
     ) -> None:
-        self._pool, self._table = pool, slot_table.table
+        self._pool, self._slot_table = pool, slot_table
         self._ragged, self._paged = ragged, paged
         self._turn = 0
 
@@ -114,49 +120,95 @@ class PrefillPlanner:
             return self._plan_paged(forward_batch)
         return self._plan_ragged(forward_batch)
 
+    def plan_behind(self, run: SharedRun, forward_batch: ForwardBatch) -> Attend:
+        """The attend of a pass of which some rows share what is worth to be attended at once."""
+        self._turn = (self._turn + 1) % len(self._paged)
+        batch, table = forward_batch.batch, self._slot_table.table
+        wrapper = self._paged[self._turn]
+        # All tokens of the run are queries of one sequence, each of which sees all that is shared.
+        self._plan_slots(
+            wrapper,
+            np.array([0, run.num_tokens], dtype=np.int32),
+            np.array([0, run.length], dtype=np.int32),
+            table[int(batch.row_ids[run.rows.start]), : run.length],
+            longest=run.num_tokens,
+            causal=False,
+        )
+        begins = np.zeros(batch.size, dtype=np.int32)
+        begins[run.rows] = run.length
+        return CascadeAttend(
+            self._pool,
+            forward_batch.slot_ids,
+            wrapper,
+            tokens=run.tokens,
+            begins=torch.from_numpy(begins).to(table.device, non_blocking=True),
+            behind=TritonExtend(self._pool, self._slot_table, forward_batch),
+        )
+
     def _plan_ragged(self, forward_batch: ForwardBatch) -> "RaggedAttend":
         """No row has a prefix: keys and values are read where the model's projection put them."""
         begins = torch.from_numpy(running_total(forward_batch.batch.extend_lens))
         wrapper = self._ragged[self._turn]
-        wrapper.plan(begins, begins, *self._shapes(), **self._settings())
+        wrapper.plan(begins, begins, *self._shapes(), **self._settings(causal=True))
         return RaggedAttend(self._pool, forward_batch.slot_ids, wrapper)
 
     def _plan_paged(self, forward_batch: ForwardBatch) -> "PagedAttend":
         """Keys and values are read from the pool, in which every slot is a page: slots may lie in any order."""
-        batch = forward_batch.batch
+        batch, table = forward_batch.batch, self._slot_table.table
         begins = running_total(batch.context_lens)
-        words = torch.from_numpy(np.concatenate([batch.row_ids, begins])).to(self._table.device, non_blocking=True)
+        words = torch.from_numpy(np.concatenate([batch.row_ids, begins])).to(table.device, non_blocking=True)
         slots = gather_slots(
-            self._table,
+            table,
             words[: batch.size],
             words[batch.size :],
             total=int(begins[-1]),
             longest=int(batch.context_lens.max()),
         )
-        heads, groups, dim = self._shapes()
         wrapper = self._paged[self._turn]
-        wrapper.plan(
-            torch.from_numpy(running_total(batch.extend_lens)),
-            torch.from_numpy(begins),
+        self._plan_slots(
+            wrapper,
+            running_total(batch.extend_lens),
+            begins,
             slots,
-            torch.ones(batch.size, dtype=torch.int32),
+            longest=int(batch.extend_lens.max()),
+            causal=True,
+        )
+        return PagedAttend(self._pool, forward_batch.slot_ids, wrapper)
+
+    def _plan_slots(
+        self, wrapper: Any, queries: IntArray, keys: IntArray, slots: Tensor, *, longest: int, causal: bool
+    ) -> None:
+        """Plan some sequences whose keys lie in slots.
+
+        Args:
+            wrapper: Which plans.
+            queries, keys: Where those of each sequence begin, and where the last one's end.
+            slots: Of the keys of all sequences.
+            longest: Most queries of a sequence.
+            causal: Whether the queries are the last of the keys, and see none behind themselves; else they see all.
+        """
+        heads, groups, dim = self._shapes()
+        wrapper.plan(
+            torch.from_numpy(queries),
+            torch.from_numpy(keys),
+            slots,
+            torch.ones(len(keys) - 1, dtype=torch.int32),
             heads,
             groups,
             dim,
             1,
-            max_token_per_sequence=int(batch.extend_lens.max()),
-            **self._settings(),
+            max_token_per_sequence=longest,
+            **self._settings(causal=causal),
         )
-        return PagedAttend(self._pool, forward_batch.slot_ids, wrapper)
 
     def _shapes(self) -> tuple[int, int, int]:
         keys, _ = self._pool.layer(0)
         return self._pool.num_heads, self._pool.num_groups, keys.shape[-1]
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, *, causal: bool) -> dict[str, Any]:
         keys, _ = self._pool.layer(0)
         scale = float(keys.shape[-1] ** -0.5)
-        return {"causal": True, "sm_scale": scale, "q_data_type": keys.dtype, "kv_data_type": keys.dtype}
+        return {"causal": causal, "sm_scale": scale, "q_data_type": keys.dtype, "kv_data_type": keys.dtype}
 
 
 def running_total(lengths: IntArray) -> IntArray:
@@ -205,3 +257,42 @@ class PagedAttend(PlannedAttend):
         out = torch.empty((qkv.shape[0], heads, qkv.shape[2]), dtype=qkv.dtype, device=qkv.device)
         self._wrapper.run(qkv[:, :heads], (keys.unsqueeze(1), values.unsqueeze(1)), out=out)
         return out
+
+
+class CascadeAttend(PlannedAttend):
+    """See `Attend`; some rows begin with the same slots, which are attended at once for all their new tokens.
+
+    Args:
+        pool, slot_ids, wrapper: See `PlannedAttend`.
+        tokens: The new tokens of those rows.
+        begins: See `BegunRows`.
+        behind: Attends the rest.
+    """
+
+    def __init__(
+        self,
+        pool: TokenToKVPool,
+        slot_ids: Tensor,
+        wrapper: Any,
+        *,
+        tokens: slice,
+        begins: Tensor,
+        behind: TritonExtend,
+    ) -> None:
+        super().__init__(pool, slot_ids, wrapper)
+        self._tokens, self._begins, self._behind = tokens, begins, behind
+
+    def __call__(
+        self, qkv: Tensor, rotary: Rotary | None, *, layer_id: int, head_norms: HeadNorms | None = None
+    ) -> Tensor:
+        """See `Attend`."""
+        keys, values = self._pool.layer(layer_id)
+        rotate_and_store(qkv, rotary, self._slot_ids, keys, values, head_norms=head_norms)
+        queries = qkv[self._tokens, : self._pool.num_heads]
+        out = torch.empty(queries.shape, dtype=qkv.dtype, device=qkv.device)
+        # The library gives logarithms in powers of 2, with the scale in them, as our kernels do.
+        lse = torch.empty(queries.shape[:2], dtype=torch.float32, device=qkv.device)
+        caches = keys.unsqueeze(1), values.unsqueeze(1)
+        self._wrapper.run(queries, caches, out=out, lse=lse, return_lse=True)
+        begun = BegunRows(self._begins, self._tokens.start, out, lse)
+        return self._behind.attend(qkv, keys, values, begun=begun)

@@ -11,7 +11,7 @@ from sgl_runtime.attention.base import Attend, Rotary
 from sgl_runtime.attention.decode_pieces import DecodePieces, cut, extra_pieces
 from sgl_runtime.batch import Batch, IntArray, SharedRange
 from sgl_runtime.device.kernels.decode_attention import PIECE_WORDS, attend_pieces
-from sgl_runtime.device.kernels.extend_attention import attend_extend, tile_tokens
+from sgl_runtime.device.kernels.extend_attention import BegunRows, attend_extend, tile_tokens
 from sgl_runtime.device.kernels.rotary import rotate_and_store
 from sgl_runtime.device.kernels.shared_attention import attend_shared, members_of_tile
 from sgl_runtime.device.ops import HeadNorms, Ops
@@ -208,6 +208,16 @@ class TritonExtend:
         """See `Attend`."""
         keys, values = self._pool.layer(layer_id)
         rotate_and_store(qkv, rotary, self._slot_ids, keys, values, head_norms=head_norms)
+        return self.attend(qkv, keys, values)
+
+    def attend(self, qkv: Tensor, keys: Tensor, values: Tensor, *, begun: BegunRows | None = None) -> Tensor:
+        """Attend what has been rotated and stored.
+
+        Args:
+            qkv: See `Attend`.
+            keys, values: Of the layer.
+            begun: What has been attended before; None: nothing.
+        """
         groups = self._pool.num_groups
         heads, dim = qkv.shape[1] - 2 * groups, qkv.shape[2]
         if self._words is None:
@@ -228,6 +238,7 @@ class TritonExtend:
             extend_lens=extend_lens,
             out=out,
             scale=dim**-0.5,
+            begun=begun,
         )
         return out
 

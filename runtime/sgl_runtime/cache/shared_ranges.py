@@ -1,4 +1,4 @@
-"""Which rows of a decode pass share which ranges of their contexts: a tree of prefixes, several levels deep."""
+"""Which rows of a pass share which ranges of their contexts: a tree of prefixes, several levels deep."""
 
 import numpy as np
 
@@ -42,6 +42,10 @@ def find_shared(
         firsts = slots[row_ids[rows], at]
         for family in np.split(rows, np.flatnonzero(np.diff(firsts)) + 1):
             if len(family) < 2:
+                continue
+            # What is left of the longest context bounds what any part of the family shares.
+            room = int(lengths[family].max()) - begin
+            if room < min_length or room * (len(family) - 1) < min_saved:
                 continue
             end = _shared_end(slots, row_ids[family], at, int(lengths[family].min()))
             is_worth = end - begin >= min_length and (end - begin) * (len(family) - 1) >= min_saved

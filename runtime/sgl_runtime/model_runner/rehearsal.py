@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from sgl_runtime.attention.base import Attend, AttentionBackend
+from sgl_runtime.attention.shared_run import shared_runs
 from sgl_runtime.attention.table import ATTENTION_BACKENDS
 from sgl_runtime.batch import Batch, GrammarMoves, LogitEdits, SamplingBatch, SharedRange
 from sgl_runtime.device.base import Device
@@ -91,6 +92,8 @@ def rehearse(model: RehearsedModel, device: Device) -> None:
         planned = _runner(model, shapes, device, plans_prompts=True)
         for prefix_len in (0, 1):
             planned.forward(_batch("extend", np.zeros(1, dtype=np.int32), prefix_len, _LENGTH))
+        behind_shared = _batch("extend", np.zeros(2, dtype=np.int32), _LENGTH // 2, _LENGTH // 4)
+        planned.forward(replace(behind_shared, shared_ranges=(SharedRange(np.arange(2), 0, _LENGTH // 2),)))
 
 
 def _decode_passes(
@@ -160,8 +163,9 @@ class _PlannedPrompts:
         self._planner = PrefillPlanner(pool, slot_table, ragged=[_NoLibrary()], paged=[_NoLibrary()])
 
     def prepare(self, forward_batch: ForwardBatch) -> Attend:
-        """See `AttentionBackend`."""
-        return self._planner.plan(forward_batch)
+        """See `AttentionBackend`; however small the pass is."""
+        run = next(shared_runs(forward_batch.batch), None)
+        return self._planner.plan(forward_batch) if run is None else self._planner.plan_behind(run, forward_batch)
 
 
 class _NoLibrary:

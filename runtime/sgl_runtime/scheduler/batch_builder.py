@@ -86,7 +86,7 @@ class BatchBuilder:
             input_ids=np.array(ids, dtype=np.int64),
             slot_ids=self._rows.slots[rows, prefix_lens],
             samples=np.ones(len(reqs), dtype=np.bool_),
-            shared_ranges=self._shared_ranges(reqs, rows, prefix_lens) if self._finds_shared else (),
+            shared_ranges=self._lasting_ranges(reqs, rows, prefix_lens) if self._finds_shared else (),
         )
         totals = [count + 1 for count in computed]
         for req in reqs:
@@ -111,6 +111,9 @@ class BatchBuilder:
         starts = np.cumsum(extend_lens) - extend_lens
         columns = np.arange(int(extend_lens.sum())) + np.repeat(prefix_lens - starts, extend_lens)
         logprob_starts, next_ids = _prompt_logprobs(reqs, totals)
+        if any(req.slots_changed for req in reqs):
+            # What the rows of an earlier pass shared may no longer be so.
+            self._shared = b"", ()
         batch = self._batch(
             "extend",
             reqs,
@@ -120,6 +123,7 @@ class BatchBuilder:
             input_ids=np.concatenate([_ids(req, total) for req, total in zip(reqs, totals, strict=True)]),
             slot_ids=self._rows.slots[np.repeat(rows, extend_lens), columns],
             samples=np.array(samples, dtype=np.bool_),
+            shared_ranges=self._find_shared(rows, prefix_lens) if self._finds_shared else (),
             logprob_starts=logprob_starts,
             next_ids=next_ids,
             given_rows=given_rows(reqs, starts, totals),
@@ -177,11 +181,14 @@ class BatchBuilder:
             loads=loads,
         )
 
-    def _shared_ranges(self, reqs: list[Req], rows: IntArray, prefix_lens: IntArray) -> tuple[SharedRange, ...]:
-        """What the rows share; it stays the same while the rows do."""
+    def _find_shared(self, rows: IntArray, prefix_lens: IntArray) -> tuple[SharedRange, ...]:
+        return tuple(find_shared(self._rows.slots, rows, prefix_lens))
+
+    def _lasting_ranges(self, reqs: list[Req], rows: IntArray, prefix_lens: IntArray) -> tuple[SharedRange, ...]:
+        """What the rows of a decode pass share; it stays the same while the rows do."""
         key = rows.tobytes()
         if key != self._shared[0] or any(req.slots_changed for req in reqs):
-            self._shared = key, tuple(find_shared(self._rows.slots, rows, prefix_lens))
+            self._shared = key, self._find_shared(rows, prefix_lens)
         return self._shared[1]
 
     def _grammar_moves(self, reqs: list[Req]) -> GrammarMoves | None:

@@ -5,32 +5,22 @@ import math
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 
+from fakes.kernel_cases import DEVICE, DTYPES, TOLERANCE, distance, make_pool, plain_attention, random
 from sgl_runtime.attention.decode_pieces import cut
 from sgl_runtime.cache.shared_ranges import find_shared
 from sgl_runtime.device.kernels.decode_attention import PIECE_WORDS, attend_pieces
-from sgl_runtime.device.kernels.extend_attention import attend_extend, tile_tokens
 from sgl_runtime.device.kernels.logprobs import logprobs
 from sgl_runtime.device.kernels.matvec import matvec
 from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.rotary import rotate_and_store
-from sgl_runtime.device.kernels.sampling import draw, mask_logits
+from sgl_runtime.device.kernels.sampling import _gumbel, draw, mask_logits
 from sgl_runtime.device.kernels.shared_attention import attend_shared, members_of_tile
 from sgl_runtime.device.ops import Ops
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-DTYPES = [torch.float32, torch.bfloat16] if torch.cuda.is_available() else [torch.float32]
-TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 1e-2}
 OPS = Ops()
-
-
-def random(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator).to(DEVICE, dtype)
-
-
-def distance(out: torch.Tensor, expected: torch.Tensor) -> float:
-    return float((out.double() - expected.double()).norm() / expected.double().norm())
 
 
 def wide(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
@@ -131,35 +121,6 @@ DECODE_SHAPES = [(9, 3, 64, 0.0), (4, 2, 48, 5.0), (8, 4, 16, 0.0)]
 """Heads, groups of them that share keys, width, cap of scores."""
 if DEVICE.type == "cuda":
     DECODE_SHAPES += [(32, 8, 128, 0.0), (12, 1, 128, 5.0), (16, 16, 32, 0.0), (4, 2, 256, 0.0)]
-
-
-def plain_attention(q, keys, values, scale, cap=0.0):
-    """(T, H, D) queries, the last of which sees all keys (N, G, D), the one before one less, and so on."""
-    share = q.shape[1] // keys.shape[1]
-    key, value = (x.double().repeat_interleave(share, dim=1) for x in (keys, values))
-    score = torch.einsum("thd,nhd->htn", q.double(), key) * scale
-    if cap:
-        score = cap * torch.tanh(score / cap)
-    seen = torch.ones(len(q), len(keys), dtype=torch.bool, device=q.device).tril(len(keys) - len(q))
-    weights = score.masked_fill(~seen, float("-inf")).softmax(dim=-1)
-    return torch.einsum("htn,nhd->thd", weights, value)
-
-
-def make_pool(contexts, groups, dim, dtype, seed=5):
-    """Pool, table and rows: every row's context lies in random slots; what is unused is NaN."""
-    rng = np.random.default_rng(seed)
-    num_slots = sum(contexts) + 7
-    keys, values = (random(num_slots, groups, dim, dtype=dtype, seed=seed + i) for i in range(2))
-    order = rng.permutation(num_slots)
-    keys[order[sum(contexts) :]] = math.nan
-    values[order[sum(contexts) :]] = math.nan
-    table = np.full((len(contexts) + 2, max(contexts) // 16 * 16 + 16), order[-1], dtype=np.int32)
-    row_ids = rng.permutation(len(contexts) + 2)[: len(contexts)].astype(np.int32)
-    begin = 0
-    for row, length in zip(row_ids, contexts, strict=True):
-        table[row, :length] = order[begin : begin + length]
-        begin += length
-    return keys, values, torch.from_numpy(table).to(DEVICE), torch.from_numpy(row_ids).to(DEVICE)
 
 
 def with_table_rows(pieces, row_ids):
@@ -278,37 +239,6 @@ def test_decode_attention_over_shared_ranges(dtype, heads, groups, dim, cap):
         assert distance(out[row : row + 1], expected) < TOLERANCE[dtype], row
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("heads", "groups", "dim"), [(9, 3, 64), (4, 1, 16)])
-def test_extend_attention(dtype, heads, groups, dim):
-    prefixes, new = [0, 5, 130, 64], [1, 70, 3, 40]
-    contexts = [a + b for a, b in zip(prefixes, new, strict=True)]
-    keys, values, table, row_ids = make_pool(contexts, groups, dim, dtype)
-    q = random(sum(new), heads, dim, dtype=dtype, seed=9)
-    step = tile_tokens(heads // groups)
-    tiles = np.array([(row, at) for row, count in enumerate(new) for at in range(0, count, step)], dtype=np.int32)
-    as_tensor = lambda values: torch.tensor(values, dtype=torch.int32, device=DEVICE)  # noqa: E731 - used three times
-    starts = np.cumsum(new) - new
-    out = torch.full((sum(new), heads, dim), math.nan, dtype=dtype, device=DEVICE)
-    attend_extend(
-        q,
-        keys,
-        values,
-        table=table,
-        row_ids=row_ids,
-        tiles=torch.from_numpy(np.ascontiguousarray(tiles.T)).to(DEVICE),
-        token_starts=as_tensor(starts.tolist()),
-        prefix_lens=as_tensor(prefixes),
-        extend_lens=as_tensor(new),
-        out=out,
-        scale=dim**-0.5,
-    )
-    for row, (start, count, length) in enumerate(zip(starts, new, contexts, strict=True)):
-        slots = table[row_ids[row], :length].long()
-        expected = plain_attention(q[start : start + count], keys[slots], values[slots], dim**-0.5)
-        assert distance(out[start : start + count], expected) < TOLERANCE[dtype], row
-
-
 @pytest.mark.parametrize("lengths", [[1], [1, 1, 1], [5000, 1, 2], [100, 20_000, 300, 4000], [700] * 9])
 @pytest.mark.parametrize("extra", [0, 1, 16, 128])
 def test_pieces_cover_every_context_once(lengths, extra):
@@ -326,6 +256,22 @@ def test_pieces_cover_every_context_once(lengths, extra):
     assert sorted(places) == list(range(len(places)))
     for row, length in enumerate(lengths):
         assert sorted(covered[row]) == list(range(length))
+
+
+@triton.jit
+def noise_kernel(uniforms, out, fast: tl.constexpr, size: tl.constexpr):
+    at = tl.arange(0, size)
+    tl.store(out + at, _gumbel(tl.load(uniforms + at), fast))
+
+
+def test_noise_is_exact_where_tokens_are_drawn_and_bounded():
+    # The generator's numbers are multiples of 2^-31; the smallest decide.
+    numbers = torch.cat([torch.arange(512) * 2.0**-31, torch.logspace(-9, -0.001, 511), torch.tensor([1 - 2.0**-24])])
+    out = torch.empty(1024, device=DEVICE)
+    noise_kernel[(1,)](numbers.to(DEVICE), out, fast=DEVICE.type == "cuda", size=1024)
+    exact = -torch.log(-torch.log1p(-numbers.double()) + 2.0**-32)
+    assert float((out.double().cpu() - exact).abs().max()) < 2e-5
+    assert float(out.max()) < 22.2
 
 
 def test_draws_follow_the_softmax_under_masks_and_are_repeatable():

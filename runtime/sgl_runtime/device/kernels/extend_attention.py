@@ -1,10 +1,13 @@
 """Causal attention of several new tokens a row over all of the row's context in the pool.
 
 Keys and values of the new tokens have been written to the pool before.  A program takes a tile of queries: tokens times
-the heads that share keys, so that these are read once for all of them.
+the heads that share keys, so that these are read once for all of them.  Where another kernel has attended the first
+positions of rows, since they share them, this one goes on from there.
 
-Source: arXiv:2205.14135, arXiv:2307.08691.
+Source: arXiv:2205.14135, arXiv:2307.08691; parts one behind another, arXiv:2402.05099.
 """
+
+from dataclasses import dataclass
 
 import triton
 import triton.language as tl
@@ -15,6 +18,9 @@ from sgl_runtime.device.kernels.online_softmax import attend_slots
 
 QUERIES, BLOCK, STAGES, WARPS = 128, 64, 3, 8
 """Rows of queries and positions of a tile, how many loads are under way, and its warps; measured on an H200."""
+
+WIDE_HEAD_BYTES, WIDE_HEAD_STAGES = 256, 2
+"""Of heads of more bytes fewer loads are under way: shared memory has no room for more."""
 
 
 @triton.jit
@@ -35,16 +41,19 @@ def _attend_block(
     return top, total, acc, next_slots
 
 
-@kernel(varying=("row_ids", "tiles", "token_starts", "prefix_lens", "extend_lens", "max_tiles"))
+@kernel(
+    varying=("row_ids", "tiles", "token_starts", "prefix_lens", "extend_lens", "begins", "max_tiles", "begun_start")
+)
 def extend_kernel(
-    q, keys, values, table, row_ids, tiles, token_starts, prefix_lens, extend_lens, out,
-    q_stride, slot_stride, table_stride, max_tiles, scale,
+    q, keys, values, table, row_ids, tiles, token_starts, prefix_lens, extend_lens, begins, begun_out, begun_lse, out,
+    q_stride, slot_stride, table_stride, max_tiles, begun_start, scale,
     NUM_HEADS: tl.constexpr, SHARE: tl.constexpr, PADDED: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr,
-    TOKENS: tl.constexpr, BLOCK: tl.constexpr, CAP: tl.constexpr, STAGES: tl.constexpr,
+    TOKENS: tl.constexpr, BLOCK: tl.constexpr, CAP: tl.constexpr, STAGES: tl.constexpr, BEGUN: tl.constexpr,
 ):  # fmt: skip
     """Grid: (tiles, groups of heads).  `tiles` is (2, max_tiles): row of the pass, and the tile's first new token.
 
-    A tile's rows are TOKENS tokens times PADDED heads, of which SHARE count.
+    A tile's rows are TOKENS tokens times PADDED heads, of which SHARE count.  With BEGUN rows whose entry in `begins`
+    is not 0 go on from there.
     """
     # The last tiles of a row see the longest contexts: they start first.
     tile = tl.num_programs(0) - 1 - tl.program_id(0)
@@ -67,11 +76,22 @@ def extend_kernel(
     top = tl.full([ROWS], float("-inf"), dtype=tl.float32)
     total = tl.zeros([ROWS], dtype=tl.float32)
     acc = tl.zeros([ROWS, LANES], dtype=tl.float32)
+    begin = 0
+    if BEGUN:
+        begin = tl.load(begins + row)
+        # Elsewhere this is masked, and the tile begins with nothing.
+        before = (at - begun_start) * NUM_HEADS + head
+        is_begun = (token < num_new) & (index % PADDED < SHARE) & (begin > 0)
+        top = tl.load(begun_lse + before, mask=is_begun, other=float("-inf"))
+        # What is begun has been divided by its weights, which add up to exp2 of its log-sum-exp.
+        total = tl.where(is_begun, 1.0, 0.0)
+        acc_mask = is_begun[:, None] & (lanes < DIM)[None, :]
+        acc = tl.load(begun_out + before[:, None] * DIM + lanes[None, :], mask=acc_mask, other=0.0).to(tl.float32)
     end = prefix + tl.minimum(first + TOKENS, num_new)
-    seen_by_all = (prefix + first + 1) // BLOCK * BLOCK
+    seen_by_all = begin + (prefix + first + 1 - begin) // BLOCK * BLOCK
     # The slots of a block are read while the one before is attended: what depends on them can then be loaded far ahead.
-    slots = tl.load(context + tl.arange(0, BLOCK), mask=tl.arange(0, BLOCK) < end, other=0)
-    for start in tl.range(0, seen_by_all, BLOCK, num_stages=STAGES):
+    slots = tl.load(context + begin + tl.arange(0, BLOCK), mask=begin + tl.arange(0, BLOCK) < end, other=0)
+    for start in tl.range(begin, seen_by_all, BLOCK, num_stages=STAGES):
         top, total, acc, slots = _attend_block(
             query, top, total, acc, slots, start, end, limits, context, keys, values, offsets, lanes, slot_stride,
             scale, DIM=DIM, BLOCK=BLOCK, CAP=CAP, MASKED=False,
@@ -91,6 +111,23 @@ def tile_tokens(share: int) -> int:
     return max(1, QUERIES // int(triton.next_power_of_2(share)))
 
 
+@dataclass(frozen=True)
+class BegunRows:
+    """What has been attended of some rows before, whose tokens follow one another in the pass.
+
+    Attributes:
+        begins: (B,) int32, how many of its first positions have been attended for each row of the pass; 0 for others.
+        start: The first token of those rows.
+        out: (T', H, D) of their tokens, contiguous.
+        lse: (T', H) float32 logarithms, in powers of 2, of the sums of their weights; contiguous.
+    """
+
+    begins: Tensor
+    start: int
+    out: Tensor
+    lse: Tensor
+
+
 def attend_extend(
     q: Tensor,
     keys: Tensor,
@@ -105,6 +142,7 @@ def attend_extend(
     out: Tensor,
     scale: float,
     logit_cap: float = 0.0,
+    begun: BegunRows | None = None,
 ) -> None:
     """Attend all new tokens of a pass.
 
@@ -119,14 +157,20 @@ def attend_extend(
         out: (T, H, D), contiguous.
         scale: Of the products of queries and keys.
         logit_cap: Bound on them by tanh; 0 for none.
+        begun: What has been attended before; None: nothing.
     """
     _, num_heads, dim = q.shape
     groups = keys.shape[1]
     share = num_heads // groups
+    lanes = triton.next_power_of_2(dim)
+    begins, start, begun_out, begun_lse = row_ids, 0, out, out
+    if begun is not None:
+        begins, start, begun_out, begun_lse = begun.begins, begun.start, begun.out, begun.lse
     extend_kernel[(tiles.shape[1], groups)](
-        q, keys, values, table, row_ids, tiles, token_starts, prefix_lens, extend_lens, out,
-        q.stride(0), keys.stride(0), table.stride(0), tiles.shape[1], scale,
+        q, keys, values, table, row_ids, tiles, token_starts, prefix_lens, extend_lens, begins, begun_out, begun_lse,
+        out, q.stride(0), keys.stride(0), table.stride(0), tiles.shape[1], start, scale,
         NUM_HEADS=num_heads, SHARE=share, PADDED=triton.next_power_of_2(share), DIM=dim,
-        LANES=triton.next_power_of_2(dim), TOKENS=tile_tokens(share), BLOCK=BLOCK, CAP=logit_cap, STAGES=STAGES,
-        num_warps=WARPS,
+        LANES=lanes, TOKENS=tile_tokens(share), BLOCK=BLOCK, CAP=logit_cap,
+        STAGES=STAGES if lanes * q.element_size() <= WIDE_HEAD_BYTES else WIDE_HEAD_STAGES,
+        BEGUN=begun is not None, num_warps=WARPS,
     )  # fmt: skip

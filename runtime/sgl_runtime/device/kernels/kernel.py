@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 import triton
+from torch import Tensor
 
 
 class Kernel:
@@ -53,3 +55,8 @@ def kernel(
         return Kernel(make(function, do_not_specialize=list(varying)), varying)
 
     return decorate
+
+
+def is_for_gpu(tensor: Tensor) -> bool:
+    """Whether a launch on a tensor runs on a GPU, or compiles for the one there is; else Triton interprets it."""
+    return tensor.is_cuda or (tensor.is_meta and torch.cuda.is_available())
