@@ -1,12 +1,12 @@
 """What a GPU holds for seconds: rates, clock and power of single kernels that are launched without a pause.
 
-    python benchmarks/gpu_power.py [--seconds 2] [--json FILE]
+    python benchmarks/gpu_power.py [--seconds 3] [--json FILE]
 
 A chip that reaches its power limit lowers its clock, so that a burst says little of a run that takes seconds.  Each
 case is replayed from a graph for `--seconds`; the rate is the median of the second half, and clock and power are read
-from `nvidia-smi` meanwhile.  Cases: a large product of matrices of random numbers and of zeros (which switch hardly a
-transistor), reading memory, decode attention, and a decode step's attention and products in turn, at the shapes of
-Llama-3.1-8B.
+from `nvidia-smi` meanwhile (its power is the mean of about a second).  Cases: a large product of matrices of random
+numbers and of zeros (which switch hardly a transistor), reading memory, decode attention, and a decode step's attention
+and products in turn, at the shapes of Llama-3.1-8B.
 """
 
 import argparse
@@ -102,7 +102,7 @@ def cases() -> Iterator[Case]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     machine = [torch.cuda.get_device_name(), f"torch {torch.__version__}", f"python {platform.python_version()}"]

@@ -4,8 +4,8 @@ It computes what `decode_attention.attend_pieces_kernel` does, with a quarter of
 nobody to wait for, the queries are the narrow side of both products (scores have a row for each head, results a column,
 so that weights are where the second product needs them without moving), slots are read four at a time, and what only
 the ends of a piece need is only done there.  Many such programs share a multiprocessor, so that one loads while another
-computes.  On a large chip it draws 430 W at the full bandwidth of the memory, where the other draws 690; what is saved
-raises the clock of everything else.
+computes.  A large chip stays below its power limit, at its highest clock, where the other kernel drives it into the
+limit (`benchmarks/gpu_power.py`); what is saved raises the clock of the matrix products that follow.
 
 Written in Gluon, the layer of Triton where layouts and copies are said.
 """
