@@ -91,7 +91,8 @@ def kernels(call: Callable[[], Any]) -> dict[str, float]:
         for _ in range(REPEATS):
             call()
         torch.cuda.synchronize()
-    return {event.key[:60]: event.self_device_time_total / REPEATS for event in profile.key_averages()}
+    times = {event.key[:60]: event.self_device_time_total / REPEATS for event in profile.key_averages()}
+    return {name: took for name, took in times.items() if took > 0}
 
 
 def plan_microseconds(plan: Callable[[], Any]) -> float:
