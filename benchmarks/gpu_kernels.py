@@ -31,8 +31,8 @@ HEADS, GROUPS, DIM, HIDDEN, INNER, VOCAB = 32, 8, 128, 4096, 14336, 131_072
 REPEATS, LAUNCHES = 11, 8
 
 
-def seconds(call: Callable[[int], Any]) -> float:
-    """Median time of one call; the argument counts up, so that calls can take turns over several inputs."""
+def captured(call: Callable[[int], Any]) -> torch.cuda.CUDAGraph:
+    """A graph of LAUNCHES calls; the argument counts up, so that calls can take turns over several inputs."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for index in range(3):
@@ -42,6 +42,12 @@ def seconds(call: Callable[[int], Any]) -> float:
     with torch.cuda.graph(graph):
         for index in range(LAUNCHES):
             call(index)
+    return graph
+
+
+def seconds(call: Callable[[int], Any]) -> float:
+    """Median time of one call."""
+    graph = captured(call)
     times = []
     for _ in range(REPEATS):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

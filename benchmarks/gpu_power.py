@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_kernels import HIDDEN, INNER, decode_case
+from gpu_kernels import HIDDEN, INNER, LAUNCHES, captured, decode_case
 
 QUERY = "clocks.sm,power.draw,power.limit,temperature.gpu"
-REPLAYS, LAUNCHES = 4, 8
+REPLAYS = 4
 
 Case = tuple[str, Callable[[int], Any], float, str, float]
 """Name, a call, what it does of a unit, the unit, and by what it is divided."""
@@ -38,15 +38,7 @@ def state_of_gpu() -> tuple[float, ...]:
 
 def sustained(call: Callable[[int], Any], seconds: float) -> tuple[float, float, tuple[float, ...]]:
     """Seconds of a call at first and in the second half, and the state of the GPU then."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for index in range(3):
-            call(index)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for index in range(LAUNCHES):
-            call(index)
+    graph = captured(call)
     times: list[float] = []
     states: list[tuple[float, ...]] = []
     begin = time.monotonic()

@@ -176,32 +176,18 @@ def attend_pieces(
         logit_cap: Bound on them by tanh; 0 for none.
     """
     early = starts_early(q)
+    tensors = (q, keys, values, table, pieces, counts, tickets, out, partial_out, partial_lse)
     if (q.is_cuda or q.is_meta) and has_gluon():
         from sgl_runtime.device.kernels.warp_attention import attend_by_warps, can_attend_by_warps
 
         if can_attend_by_warps(q, keys, table):
-            attend_by_warps(
-                q,
-                keys,
-                values,
-                table=table,
-                pieces=pieces,
-                counts=counts,
-                tickets=tickets,
-                partial_out=partial_out,
-                partial_lse=partial_lse,
-                out=out,
-                scale=scale,
-                logit_cap=logit_cap,
-                early=early,
-            )
+            attend_by_warps(tensors, scale=scale, logit_cap=logit_cap, early=early)
             return
     _, num_heads, dim = q.shape
     groups = keys.shape[1]
     share = num_heads // groups
     attend_pieces_kernel[(pieces.shape[0] * groups,)](
-        q, keys, values, table, pieces, counts, tickets, out, partial_out, partial_lse,
-        q.stride(0), keys.stride(0), table.stride(0), scale,
+        *tensors, q.stride(0), keys.stride(0), table.stride(0), scale,
         NUM_HEADS=num_heads, SHARE=share, PADDED=max(16, triton.next_power_of_2(share)), DIM=dim,
         LANES=triton.next_power_of_2(dim), MERGED=triton.next_power_of_2(share), MERGE=MERGE, BLOCK=BLOCK,
         CAP=logit_cap, STAGES=STAGES, EARLY=early, num_warps=2, launch_pdl=early,

@@ -10,6 +10,8 @@ limit (`benchmarks/gpu_power.py`); what is saved raises the clock of the matrix 
 Written in Gluon, the layer of Triton where layouts and copies are said.
 """
 
+from collections.abc import Sequence
+
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -254,29 +256,20 @@ def can_attend_by_warps(q: Tensor, keys: Tensor, table: Tensor) -> bool:
     return is_known and num_heads // keys.shape[1] <= MAX_SHARE and table.stride(0) % 4 == 0
 
 
-def attend_by_warps(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    *,
-    table: Tensor,
-    pieces: Tensor,
-    counts: Tensor,
-    tickets: Tensor,
-    partial_out: Tensor,
-    partial_lse: Tensor,
-    out: Tensor,
-    scale: float,
-    logit_cap: float,
-    early: bool,
-) -> None:
-    """See `attend_pieces`; `early`: whether the kernel may start while the one before still runs."""
+def attend_by_warps(tensors: Sequence[Tensor], *, scale: float, logit_cap: float, early: bool) -> None:
+    """See `attend_pieces`.
+
+    Args:
+        tensors: The first ones of the kernel's arguments, from `q` to `partial_lse`.
+        scale, logit_cap: See there.
+        early: Whether the kernel may start while the one before still runs.
+    """
+    q, keys, _, table, pieces, *_ = tensors
     _, num_heads, dim = q.shape
     groups = keys.shape[1]
     share = num_heads // groups
     attend_by_warps_kernel[(pieces.shape[0] * groups,)](
-        q, keys, values, table, pieces, counts, tickets, out, partial_out, partial_lse,
-        q.stride(0), table.stride(0), scale, SLOT_STRIDE=keys.stride(0), NUM_HEADS=num_heads, SHARE=share,
+        *tensors, q.stride(0), table.stride(0), scale, SLOT_STRIDE=keys.stride(0), NUM_HEADS=num_heads, SHARE=share,
         PADDED=8 if share <= 8 else 16, DIM=dim, MERGE=MERGE, BLOCK=min(max(BLOCK_ELEMENTS // dim, 16), 64),
         CAP=logit_cap, STAGES=STAGES, EARLY=early, num_warps=1, launch_pdl=early,
     )  # fmt: skip
