@@ -72,6 +72,7 @@ def cut(lengths: IntArray, *, extra: int, shared: Sequence[SharedRange] = (), me
     for part in shared:
         begins[part.rows] = part.end
     own = lengths.astype(np.int64) - begins
+    # One row merges more pieces than it gains by; few rows, and those of one length, fill the chip with half of them.
     counts = _counts(own, extra // 4 if len(own) == 1 else extra // 2)
     if len(own) > FEW_ROWS and (own / counts).max() > EVEN * own.sum() / counts.sum():
         counts = _counts(own, extra)

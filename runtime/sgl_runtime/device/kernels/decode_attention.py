@@ -29,8 +29,8 @@ MERGE = 8
 """Partial results whose loads are under way at a time."""
 
 
-WARPS_OF_TRITON = "3.6."
-"""Versions of Triton in which the kernel in Gluon is known to be right: that part of it is not stable yet."""
+GLUON_OF_TRITON = "3.6."
+"""Versions of Triton whose Gluon runs `warp_attention.py` as measured: that part of Triton still changes."""
 
 
 @kernel(varying=("pieces", "counts", "tickets"))
@@ -178,6 +178,7 @@ def attend_pieces(
     early = starts_early(q)
     tensors = (q, keys, values, table, pieces, counts, tickets, out, partial_out, partial_lse)
     if (q.is_cuda or q.is_meta) and has_gluon():
+        # Imported here: other versions of Triton may have no Gluon, or another.
         from sgl_runtime.device.kernels.warp_attention import attend_by_warps, can_attend_by_warps
 
         if can_attend_by_warps(q, keys, table):
@@ -199,4 +200,4 @@ def has_gluon() -> bool:
     """Whether kernels in Gluon can be used on the GPU there is."""
     if not (torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8):
         return False
-    return str(triton.__version__).startswith(WARPS_OF_TRITON)
+    return str(triton.__version__).startswith(GLUON_OF_TRITON)

@@ -18,16 +18,15 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from sgl_runtime.device.kernels.decode_attention import MERGE
 from sgl_runtime.device.kernels.kernel import kernel
+from sgl_runtime.device.kernels.online_softmax import LOG2_E
 
 STAGES = 3
 """Blocks of positions that are there or under way."""
 
 BLOCK_ELEMENTS = 4096
 """Positions of a block times the width of a head."""
-
-MERGE = 8
-"""Partial results whose loads are under way at a time."""
 
 MAX_SHARE = 16
 """Most heads that look at one head of keys."""
@@ -121,7 +120,7 @@ def _attend_range(
         ready = index % STAGES
         top, total, acc = _attend_block(
             query, key_blocks.index(ready), value_blocks.index(ready), top, total, acc, first + index * BLOCK, begin,
-            end, scale * 1.4426950408889634, mma, PADDED, BLOCK, CAP,
+            end, scale * LOG2_E, mma, PADDED, BLOCK, CAP,
         )  # fmt: skip
     async_copy.wait_group(0)
     return top, total, acc
@@ -137,7 +136,7 @@ def _attend_block(
     key = key_block.permute((1, 0)).load(right)
     score = mma_v2(query, key, gl.zeros([16, BLOCK], gl.float32, mma)) * factor
     if CAP > 0:
-        score = (CAP * 1.4426950408889634) * (1 - 2 / (1 + gl.exp2(score * (2 / CAP))))
+        score = (CAP * LOG2_E) * (1 - 2 / (1 + gl.exp2(score * (2 / CAP))))
     if (start < begin) | (start + BLOCK > end):
         place = start + gl.arange(0, BLOCK, layout=gl.SliceLayout(0, mma))
         score = gl.where(((place >= begin) & (place < end))[None, :], score, float("-inf"))
