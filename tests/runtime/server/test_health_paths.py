@@ -8,6 +8,7 @@ import pytest
 import requests
 
 from fakes.scripted_server import ScriptedServer
+from fakes.waiting import wait_for
 from sgl_runtime.ipc.messages import TokenizedRequest
 
 
@@ -95,11 +96,3 @@ def test_health_answers_while_many_requests_run() -> None:
                 times.append(time.monotonic() - begin)
         assert all(reply.result().ok for reply in replies)
     assert sorted(times)[len(times) // 2] < 0.5
-
-
-def wait_for(condition: object) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "waited for ten seconds"
-        threading.Event().wait(0.005)

@@ -8,6 +8,7 @@ import pytest
 import requests
 
 from fakes.scripted_server import ScriptedServer
+from fakes.waiting import wait_for
 from sgl_runtime.ipc.messages import AbortRequest, FinishReason, TextDelta
 
 
@@ -154,10 +155,3 @@ def test_health_fails_without_a_sign_of_life(server: ScriptedServer, monkeypatch
     response = requests.get(server.url + "/health", timeout=20)
     assert response.status_code == 503
     assert "no sign of life" in error_of(response)["message"]
-
-
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "waited for ten seconds"
-        threading.Event().wait(0.005)

@@ -3,13 +3,12 @@
 import json
 import logging
 import sys
-import threading
-import time
 
 import pytest
 import requests
 
 from fakes.scripted_server import ScriptedServer
+from fakes.waiting import wait_for
 from sgl_runtime.logs import HTTP_LOGGER, JsonFormatter
 from sgl_runtime.server import http_log
 
@@ -63,8 +62,9 @@ def test_http_lines_have_a_level_of_their_own(caplog: pytest.LogCaptureFixture) 
 
 def http_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     """They are written when the reply has been sent."""
-    deadline = time.monotonic() + 10
-    while not (lines := [entry.getMessage() for entry in caplog.records if entry.name == HTTP_LOGGER]):
-        assert time.monotonic() < deadline, "no line came"
-        threading.Event().wait(0.005)
-    return lines
+
+    def lines() -> list[str]:
+        return [entry.getMessage() for entry in caplog.records if entry.name == HTTP_LOGGER]
+
+    wait_for(lines)
+    return lines()

@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from fakes.scripted_server import ScriptedServer
+from fakes.waiting import wait_for
 from sgl_runtime.server import http_log
 from sgl_runtime.server.timed_protocol import MAX_HELD_BYTES, MAX_WAITING
 
@@ -234,6 +235,8 @@ def test_every_reply_says_when_it_was_made(server: ScriptedServer) -> None:
 def test_the_headers_of_a_proxy_on_this_machine_are_believed(server: ScriptedServer, caplog: Any) -> None:
     caplog.set_level(logging.INFO, http_log.logger.name)
     requests.get(server.url + "/nowhere", headers={"X-Forwarded-For": "192.0.2.7"}, timeout=20)
+    wait_for(lambda: len(caplog.records) == 1)  # The line is written when the reply has been sent.
     requests.get(server.url + "/nowhere", timeout=20)
+    wait_for(lambda: len(caplog.records) == 2)
     clients = [record.getMessage().partition("client=")[2].split(":")[0] for record in caplog.records]
     assert clients == ["192.0.2.7", "127.0.0.1"]
