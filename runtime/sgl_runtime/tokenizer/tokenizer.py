@@ -6,7 +6,6 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
@@ -15,6 +14,7 @@ from sgl_runtime.config_values import cache_folder
 from sgl_runtime.errors import ModelLoadError
 from sgl_runtime.model_store.model_source import ModelSource
 from sgl_runtime.tokenizer.chat_template import ChatTemplate
+from sgl_runtime.tokenizer.folder_tokenizer import import_libraries, load_from_folder
 from sgl_runtime.tokenizer.gguf_tokenizer import gguf_tokenizer
 from sgl_runtime.tokenizer.vocabulary import build_vocabulary
 from sgl_runtime.tokenizer.whole_text import WholeText
@@ -113,9 +113,9 @@ def _kept(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def import_tokenizer_libraries(source: ModelSource) -> None:
-    """Import what loads the tokenizer of a model's folder: it brings torch in, which takes longer than a tokenizer."""
+    """Import what loads the tokenizer of a model's folder: see `folder_tokenizer.import_libraries`."""
     if source.files.form == "folder":
-        import_module("transformers.models.auto.tokenization_auto")
+        import_libraries(source.files.path)
 
 
 def load_tokenizer(
@@ -132,9 +132,9 @@ def load_tokenizer(
         ModelLoadError: there is no fast tokenizer, or a given file does not exist.
     """
     if tokenizer_path is not None:
-        fast = _from_folder(Path(tokenizer_path))
+        fast = load_from_folder(Path(tokenizer_path))
     elif source.files.form == "folder":
-        fast = _from_folder(source.files.path)
+        fast = load_from_folder(source.files.path)
     else:
         fast = _from_gguf(source)
     if chat_template is not None:
@@ -145,24 +145,6 @@ def load_tokenizer(
         except UnicodeDecodeError as error:
             raise ModelLoadError(f"chat template {chat_template!r} cannot be read: it is no text in UTF-8") from error
     return Tokenizer(fast, add_bos=_adds_bos(fast, source))
-
-
-def _from_folder(folder: Path) -> PreTrainedTokenizerFast:
-    # Imported here: it brings torch in, which the host processes do not need for a GGUF model.
-    from transformers import AutoTokenizer
-
-    if not folder.is_dir():
-        raise ModelLoadError(f"tokenizer folder {str(folder)!r} does not exist")
-    try:
-        fast = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    # The libraries behind it raise a plain Exception for a broken tokenizer.json.
-    except Exception as error:
-        has_file = (folder / "tokenizer.json").is_file()
-        reason = " ".join(str(error).split())[:300] if has_file else "it holds no tokenizer.json"
-        raise ModelLoadError(f"no tokenizer can be loaded from {str(folder)!r}: {reason}") from error
-    if not isinstance(fast, PreTrainedTokenizerFast):
-        raise ModelLoadError(f"the tokenizer in {str(folder)!r} has no fast form (tokenizer.json)")
-    return fast
 
 
 def _adds_bos(fast: PreTrainedTokenizerFast, source: ModelSource) -> bool:
