@@ -1,7 +1,7 @@
 """What Triton asks of a GPU, without one: kernels are compiled for it, and none can be launched.
 
 Run as a program it compiles a kernel, with `--warps` decode attention of several shapes, with `--model` all of a model,
-and prints how many variants came of it; Triton must not be in its interpreter's mode.
+with `--prompts` and a chip's compute capability and shared memory the attention of prompts alone, and prints how many variants came of it; Triton must not be in its interpreter's mode.
 """
 
 import json
@@ -19,6 +19,8 @@ from sgl_runtime.device.cpu import CpuDevice
 from sgl_runtime.device.cuda import CudaOps
 from sgl_runtime.device.kernels import decode_attention
 from sgl_runtime.device.kernels.begin_pass import begin_decode, begin_decode_kernel
+from sgl_runtime.device.kernels.extend_attention import attend_extend, extend_kernel
+from sgl_runtime.device.kernels.shared_attention import attend_shared, attend_shared_kernel
 from sgl_runtime.device.kernels.warp_attention import attend_by_warps_kernel
 from sgl_runtime.device.kernels_ahead import KernelsAhead
 from sgl_runtime.device.rehearsal_device import RehearsalDevice
@@ -37,23 +39,29 @@ class OfflineLauncher:
 
 
 class OfflineUtils:
-    """The part of the driver that loads code, with what an H200 has."""
+    """The part of the driver that loads code."""
+
+    def __init__(self, max_shared_mem: int) -> None:
+        self._properties = {"max_shared_mem": max_shared_mem}
 
     def load_binary(self, name: str, code: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
         assert code.startswith(b"\x7fELF")
         return 1, 1, 0, 0, 1024
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        return {"max_shared_mem": 232_448}
+        return self._properties
 
 
 class OfflineDriver:
-    """A driver of a chip of compute capability 9.0."""
+    """A driver of a chip of this compute capability (times 10) and shared memory; by default of an H200."""
 
-    utils, launcher_cls = OfflineUtils(), OfflineLauncher
+    launcher_cls = OfflineLauncher
+
+    def __init__(self, arch: int = 90, max_shared_mem: int = 232_448) -> None:
+        self.utils, self._target = OfflineUtils(max_shared_mem), GPUTarget("cuda", arch, 32)
 
     def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", 90, 32)
+        return self._target
 
     def get_current_device(self) -> int:
         return 0
@@ -111,11 +119,52 @@ def attend_by_warps_of_models() -> None:
         )
 
 
+def attend_prompts() -> None:
+    """Launch the attention of prompts and of shared ranges, for heads of several widths and types."""
+    for dtype, dim in ((torch.bfloat16, 64), (torch.bfloat16, 128), (torch.bfloat16, 256), (torch.float32, 128)):
+        keys, values = (torch.empty((64, 2, dim), dtype=dtype, device="meta") for _ in range(2))
+        q = torch.empty((16, 8, dim), dtype=dtype, device="meta")
+        table = torch.empty((4, 32), dtype=torch.int32, device="meta")
+        words = torch.empty(64, dtype=torch.int32, device="meta")
+        attend_extend(
+            q,
+            keys,
+            values,
+            table=table,
+            row_ids=words,
+            tiles=words.view(2, 32),
+            token_starts=words,
+            prefix_lens=words,
+            extend_lens=words,
+            out=torch.empty_like(q),
+            scale=1.0,
+        )
+        attend_shared(
+            q,
+            keys,
+            values,
+            table=table,
+            row_ids=words,
+            tiles=words.view(1, 64),
+            num_tiles=words,
+            partial_out=torch.empty(q.shape, device="meta"),
+            partial_lse=torch.empty(q.shape[:2], device="meta"),
+            scale=1.0,
+        )
+
+
 def compiled_of(kernel: Any) -> int:
     return sum(len(caches[0]) for caches in kernel.function.device_caches.values())
 
 
 def main() -> None:
+    if "--prompts" in sys.argv:
+        driver.set_active(OfflineDriver(*map(int, sys.argv[2:])))
+        # Tiles are those of a GPU in use.
+        torch.cuda.is_available = lambda: True
+        KernelsAhead(attend_prompts, begin_thread=lambda: None).wait()
+        print(json.dumps({"prompts": compiled_of(extend_kernel), "shared": compiled_of(attend_shared_kernel)}))
+        return
     driver.set_active(OfflineDriver())
     begun, release = [], Event()
     ahead = KernelsAhead(partial(one_pass, release), begin_thread=lambda: begun.append(1))

@@ -207,10 +207,10 @@ class DecodeAttend:
 
 
 def _scatter(like: Tensor, parts: Sequence[tuple[Tensor | None, Tensor]]) -> Tensor:
-    """Put the rows of the parts in order."""
+    """Put the rows of the parts in order, in a tensor of the shape of `like`."""
     if parts[0][0] is None:
         return parts[0][1]
-    out = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+    out = torch.empty(like.shape, dtype=parts[0][1].dtype, device=like.device)
     for rows, part in parts:
         out[rows] = part
     return out

@@ -53,7 +53,7 @@ class TritonAttention:
             layout = PlanLayout(batch.size, num_tiles=len(plan.tiles), members=self._members, places=plan.num_places)
             words = np.zeros(layout.num_words, dtype=np.int32)
             layout.fill(words, batch.row_ids, plan)
-            return self.decode(forward_batch.slot_ids, torch.from_numpy(words).to(device), layout)
+            return self.decode(forward_batch.slot_ids, torch.from_numpy(words).to(device, non_blocking=True), layout)
         return TritonExtend(self._pool, self._table, forward_batch)
 
     def cut(self, batch: Batch, shared: Sequence[SharedRange]) -> DecodePieces:

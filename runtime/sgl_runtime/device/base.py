@@ -1,5 +1,6 @@
 """Device: what the device half needs of the machine, and the table of devices."""
 
+import logging
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -11,9 +12,14 @@ from sgl_runtime.device.file_reader import FileReader
 from sgl_runtime.device.ops import Ops
 from sgl_runtime.registry import Registry
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 DEVICES = Registry("device", {"cpu": "sgl_runtime.device.cpu:CpuDevice", "cuda": "sgl_runtime.device.cuda:CudaDevice"})
+
+LEAST_CAPABILITY = (8, 0)
+"""Compute capability from which on a GPU has bfloat16, and copies into shared memory beside its work."""
 
 
 class HostCopy(Protocol):
@@ -117,6 +123,20 @@ def select_device(name: str, *, num_threads: int | None, deterministic: bool = F
         ConfigError: no such device.
     """
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        refusal = cuda_refusal()
+        if refusal is not None and torch.cuda.is_available():
+            logger.warning("the GPU is not used: %s", refusal)
+        name = "cuda" if refusal is None else "cpu"
     device: Device = DEVICES.load(name)(num_threads=num_threads, deterministic=deterministic)
     return device
+
+
+def cuda_refusal() -> str | None:
+    """Why there is no CUDA device that can be used; None: there is one."""
+    if not torch.cuda.is_available():
+        return "no CUDA device is to be found"
+    capability = torch.cuda.get_device_capability()
+    if capability >= LEAST_CAPABILITY:
+        return None
+    has, least = (".".join(map(str, each)) for each in (capability, LEAST_CAPABILITY))
+    return f"{torch.cuda.get_device_name()} has compute capability {has}, and at least {least} is needed"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sgl_runtime.config_values import cache_folder
-from sgl_runtime.device.base import Device, HostCopy, T
+from sgl_runtime.device.base import Device, HostCopy, T, cuda_refusal
 from sgl_runtime.device.cublas_lt import LIBRARY_TYPES, BoundProduct, CublasLt, LibraryError
 from sgl_runtime.device.file_reader import PIECE_BYTES, FileReader
 from sgl_runtime.device.kernels.logprobs import logprobs
@@ -142,8 +142,8 @@ class CudaDevice:
     """
 
     def __init__(self, *, num_threads: int | None, deterministic: bool = False) -> None:
-        if not torch.cuda.is_available():
-            raise ConfigError("device is cuda, and no CUDA device is to be found; use device cpu")
+        if (refusal := cuda_refusal()) is not None:
+            raise ConfigError(f"device is cuda, and {refusal}; use device cpu")
         if deterministic:
             raise ConfigError("enable_deterministic_inference is true; with device cuda it must be false")
         self.torch_device = torch.device("cuda", torch.cuda.current_device())

@@ -243,13 +243,17 @@ def advance_kernel(
             if entry < -1:
                 target = tl.load(edge_target - 2 - entry)
                 argument = tl.load(edge_argument - 2 - entry)
+                # Only a token that no mask allows leaves the stack: one that was drawn of logits that are no numbers.
                 if target >= 0:
-                    tl.store(stacks + row * max_depth + depth, argument)
+                    is_inside = depth < max_depth
+                    tl.store(stacks + row * max_depth + depth, argument, mask=is_inside)
                     depth += 1
-                    entry = target
+                    entry = tl.where(is_inside, target, -1)
                 else:
                     depth -= 1
-                    entry = tl.load(returns + tl.load(stacks + row * max_depth + depth) + argument)
+                    is_inside = depth >= 0
+                    place_behind = tl.load(stacks + row * max_depth + depth, mask=is_inside, other=0)
+                    entry = tl.load(returns + place_behind + argument, mask=is_inside, other=-1)
             state = entry
             place += 1
         tl.store(states + row, state)

@@ -1,6 +1,7 @@
 """FlashInferSampler: FlashInfer's kernels take tokens away, ours draw."""
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from sgl_runtime.batch import SamplingBatch
@@ -45,6 +46,7 @@ class FlashInferSampler:
         if (some.top_ps < 1.0).any():
             probs = library.sampling.top_p_renorm_probs(probs, to_device(some.top_ps))
         least = to_device(some.min_ps).unsqueeze(1) * probs.amax(dim=-1, keepdim=True)
-        left = logits.float()
+        # The logits stay what they are: log probabilities may be asked of them.
+        left = logits.to(torch.float32, copy=True)
         left[index] = chosen.masked_fill((probs < least) | (probs == 0.0), float("-inf"))
         return self._device.ops.draw(left, to_device(sampling.temperatures), to_device(sampling.uniforms), masks)

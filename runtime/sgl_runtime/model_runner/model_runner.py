@@ -196,7 +196,7 @@ class ModelRunner:
         places = np.cumsum(rows) - 1
         failures: dict[int, str] = {}
         if logit_edits is not None:
-            apply_logit_edits(logits, logit_edits, places)
+            apply_logit_edits(logits, logit_edits, places, self._device)
             failures = self._processors.apply(logits, logit_edits.calls, places)
         if masks is not None:
             self._device.ops.mask_logits(logits, self._device.to_device(masks[rows]))

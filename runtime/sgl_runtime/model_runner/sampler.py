@@ -15,17 +15,18 @@ FIRST_CANDIDATES = 1024
 """Likeliest tokens that a filter looks at first; all are sorted only where these do not settle it."""
 
 
-def apply_logit_edits(logits: Tensor, edits: LogitEdits, rows: NDArray[np.int64]) -> None:
-    """Apply penalties and biases.
+def apply_logit_edits(logits: Tensor, edits: LogitEdits, rows: NDArray[np.int64], device: Device) -> None:
+    """Apply penalties and biases, without waiting for the logits.
 
     Args:
         logits: (R, V) float32, changed in place.
         edits: By row of the batch.
         rows: (B,) row of `logits` for each row of the batch.
+        device: Where the logits are.
     """
-    index = torch.from_numpy(rows[edits.rows]).to(logits.device)
-    token_ids = torch.from_numpy(edits.token_ids).to(logits.device)
-    repetition, added = (torch.from_numpy(x).to(logits.device) for x in (edits.repetition, edits.added))
+    index, token_ids, repetition, added = (
+        device.to_device(values) for values in (rows[edits.rows], edits.token_ids, edits.repetition, edits.added)
+    )
     chosen = logits[index, token_ids]
     logits[index, token_ids] = torch.where(chosen > 0, chosen / repetition, chosen * repetition) + added
 

@@ -22,6 +22,12 @@ NO_TOKEN = FinishReason(
     type="abort", message="no token of this model can continue the constrained output", code="bad_grammar"
 )
 
+NOTHING_LEFT = FinishReason(
+    type="abort",
+    message="no token that can continue the constrained output is left to draw:"
+    " min_new_tokens with stop_token_ids, or a custom logit processor, forbids all of them",
+    code="bad_grammar",
+)
 
 MAX_JUMPING = 16
 """Requests that decode together up to which forced text is appended without passes where the device makes masks.
@@ -228,11 +234,9 @@ class GrammarQueue:
             # The request ends with the next pass.
             req.failure = _failure(error)
         else:
-            if not accepted and req.device_grammar is not None:
-                # The device draws something even where its mask is empty.
-                req.failure = NO_TOKEN
-                accepted = True
-            assert accepted, f"{req.rid}: token {req.tokens.last} was in the mask but the grammar refuses it"
+            if not accepted:
+                # Something is drawn even where all that the mask holds has been forbidden.
+                req.failure = NOTHING_LEFT
         self.mask_seconds += time.monotonic() - begin
 
 

@@ -7,6 +7,9 @@ from sgl_runtime.batch import IntArray, SamplingBatch
 from sgl_runtime.scheduler.req import Req
 from sgl_runtime.scheduler.uniforms import uniforms
 
+LEAST_TEMPERATURE = 1e-30
+"""Below it logits divided by the temperature may be no numbers any more; the likeliest token is all that can come."""
+
 
 class RowSettings:
     """What stays the same for a request while it holds its row.
@@ -28,7 +31,8 @@ class RowSettings:
     def fill(self, req: Req) -> None:
         """Take over the settings of a request that has got its row."""
         row, sampling = req.row, req.sampling
-        self._temperatures[row] = 0.0 if sampling.is_greedy else sampling.temperature
+        is_greedy = sampling.is_greedy or sampling.temperature < LEAST_TEMPERATURE
+        self._temperatures[row] = 0.0 if is_greedy else sampling.temperature
         self._top_ps[row] = sampling.top_p
         self._top_ks[row] = sampling.top_k
         self._min_ps[row] = sampling.min_p

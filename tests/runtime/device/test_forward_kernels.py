@@ -11,6 +11,7 @@ import triton.language as tl
 from fakes.kernel_cases import DEVICE, DTYPES, TOLERANCE, distance, make_pool, plain_attention, random
 from sgl_runtime.attention.decode_pieces import cut
 from sgl_runtime.cache.shared_ranges import find_shared
+from sgl_runtime.device.cuda import CudaOps
 from sgl_runtime.device.kernels.decode_attention import PIECE_WORDS, attend_pieces
 from sgl_runtime.device.kernels.logprobs import logprobs
 from sgl_runtime.device.kernels.matvec import matvec
@@ -32,6 +33,17 @@ def wide(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
 def test_norms(dtype, rows, width):
     x, weight = random(rows, width, dtype=dtype), random(width, dtype=dtype, seed=2)
     assert distance(rms_norm(x, weight, 1e-5), OPS.rms_norm(x, weight, 1e-5)) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_heads_are_normed_where_they_lie_among_others(dtype):
+    """What backends of plain attention ask of a GPU's operations: heads of queries, and of keys, are parts of rows."""
+    qkv = random(5, 9 + 2 * 3, 16, dtype=dtype)
+    norms = random(16, dtype=dtype, seed=1), random(16, dtype=dtype, seed=2), 1e-6
+    expected = qkv.clone()
+    OPS.norm_heads(expected, norms, num_heads=9)
+    CudaOps(None).norm_heads(qkv, norms, num_heads=9)
+    assert distance(qkv, expected) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -52,6 +52,16 @@ def test_a_rehearsal_compiles_a_whole_model(tmp_path):
     assert log == ""
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", [("80", "166912"), ("89", "101376"), ("90", "232448"), ("120", "101376")])
+def test_attention_of_prompts_fits_chips_of_less_shared_memory(tmp_path, chip):
+    """Triton would refuse to load what does not fit, and the log would say so."""
+    found, num_files, log = compile_offline(tmp_path, "--prompts", *chip)
+    assert found == {"prompts": 4, "shared": 4}
+    assert num_files == 8
+    assert log == ""
+
+
 def test_a_rehearsal_that_fails_is_told_and_holds_nothing_up(caplog):
     def fail() -> None:
         raise RuntimeError("no compiler here")

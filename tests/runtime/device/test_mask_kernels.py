@@ -108,6 +108,28 @@ def test_a_token_that_would_go_too_deep_is_left_out(automata: list[ByteAutomaton
     assert TOKENS.index(b"[]") in allowed
 
 
+def test_a_token_that_leaves_its_stack_touches_no_other_row(automata: list[ByteAutomaton]) -> None:
+    vocabulary = DeviceVocabulary(TOKENS, end_ids=frozenset([END]), size=len(TOKENS), device=DEVICE)
+    tables = MaskTables(vocabulary, DEVICE, SIZES)
+    batch = BatchMasks(tables, max_rows=3, max_depth=2, device=DEVICE)
+    value = tables.add(arrays_of(automata[0]))
+    for row in range(3):
+        batch.start(row, value)
+
+    def advance(*tokens: bytes | None) -> None:
+        ids = [-1 if each is None else TOKENS.index(each) for each in tokens]
+        batch.advance(torch.tensor(ids, dtype=torch.int32, device=DEVICE))
+
+    for byte in b'{"a": {':
+        advance(None, bytes([byte]), None)
+    # Neither is allowed: the first goes two levels too deep, the last leaves what it never entered.
+    advance(b"[[[[", None, b"]]")
+    advance(None, b"}", None)
+    allowed = [TOKENS[index] for index in tokens_of(batch.make(3).cpu().numpy()[1])]
+    assert b"}" in allowed
+    assert b"]" not in allowed
+
+
 @pytest.mark.parametrize("precompute", [False, True])
 def test_near_the_limit_on_levels_masks_are_those_of_the_host(precompute: bool) -> None:
     schemas = [

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fakes.logit_processors import CountUp
-from fakes.tiny_llama import save_tiny_llama
+from fakes.tiny_llama import byte_level_tokens, save_tiny_llama
 from sgl_runtime.engine import Engine
 from sgl_runtime.errors import InvalidRequestError
 
@@ -93,6 +93,22 @@ def test_a_processor_is_bound_by_the_constraint(engine: Engine) -> None:
     sampling = {**GREEDY, "regex": "[a-z]+", "custom_params": {"token_id": 0}}
     with pytest.raises(InvalidRequestError, match="left no token to draw"):
         engine.generate(input_ids=[5, 6], sampling_params=sampling, custom_logit_processor="favour")
+
+
+def test_a_constraint_all_of_whose_tokens_are_forbidden_ends_one_request(engine: Engine) -> None:
+    """The one token that the grammar allows must not come yet; the server goes on."""
+    for temperature in (0, 1):
+        sampling = {"regex": "0000", "min_new_tokens": 4, "stop_token_ids": [byte_level_tokens().index("0")]}
+        with pytest.raises(InvalidRequestError, match="is left to draw: min_new_tokens with stop_token_ids,"):
+            engine.generate("hello", sampling_params={**sampling, "temperature": temperature})
+    assert engine.generate(input_ids=[7], sampling_params=GREEDY)["meta_info"]["completion_tokens"] == 5
+
+
+def test_temperatures_next_to_zero_take_the_likeliest_token(engine: Engine) -> None:
+    greedy = engine.generate(input_ids=[7], sampling_params=GREEDY)["output_ids"]
+    for temperature in (1e-10, 1e-38, 1e-44, 1e-60):
+        sampling = {**GREEDY, "temperature": temperature, "top_p": 0.9}
+        assert engine.generate(input_ids=[7], sampling_params=sampling)["output_ids"] == greedy
 
 
 def test_a_processor_that_fails_leaves_its_batch_mates_alone(engine: Engine) -> None:

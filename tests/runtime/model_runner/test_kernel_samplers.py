@@ -112,6 +112,16 @@ def test_flashinfer_leaves_what_our_kernels_leave(library, has_masks):
     assert torch.equal(drawn, check(TritonSampler(device), device, torch.float32, has_masks=has_masks))
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the fake package is plain torch on a CPU")
+def test_flashinfer_leaves_the_logits_as_they_are(library):
+    """Log probabilities are asked of them behind the draw."""
+    device = InterpretedDevice()
+    logits, _ = logits_and_masks(torch.float32, device)
+    before = logits.clone()
+    FlashInferSampler(device).sample(logits, SAMPLING)
+    assert torch.equal(logits, before)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("has_masks", [False, True])
 def test_on_a_gpu_flashinfer_leaves_what_our_kernels_leave(has_masks):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from sgl_runtime.batch import LogitEdits
+from sgl_runtime.device.base import select_device
 from sgl_runtime.errors import InvalidRequestError
 from sgl_runtime.model_runner.sampler import apply_logit_edits
 from sgl_runtime.sampling_params import SamplingParams
@@ -31,6 +32,7 @@ def edited(logits: list[float], prompt: list[int], output: list[int], **sampling
             added=edits.added.astype(np.float32),
         ),
         np.array([0, 0, 1]),
+        select_device("cpu", num_threads=None),
     )
     assert rows[0].eq(0).all()
     return rows[1].tolist()

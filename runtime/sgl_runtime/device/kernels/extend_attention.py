@@ -15,6 +15,7 @@ from torch import Tensor
 
 from sgl_runtime.device.kernels.kernel import kernel
 from sgl_runtime.device.kernels.online_softmax import attend_slots
+from sgl_runtime.device.kernels.shared_memory import Tile, fitting_tile
 
 QUERIES, BLOCK, STAGES, WARPS = 128, 64, 3, 8
 """Rows of queries and positions of a tile, how many loads are under way, and its warps; measured on an H200."""
@@ -163,6 +164,8 @@ def attend_extend(
     groups = keys.shape[1]
     share = num_heads // groups
     lanes = triton.next_power_of_2(dim)
+    stages = STAGES if lanes * q.element_size() <= WIDE_HEAD_BYTES else WIDE_HEAD_STAGES
+    tile = fitting_tile(Tile(QUERIES, BLOCK, stages), query=q, lanes=lanes)
     begins, start, begun_out, begun_lse = row_ids, 0, out, out
     if begun is not None:
         begins, start, begun_out, begun_lse = begun.begins, begun.start, begun.out, begun.lse
@@ -170,7 +173,6 @@ def attend_extend(
         q, keys, values, table, row_ids, tiles, token_starts, prefix_lens, extend_lens, begins, begun_out, begun_lse,
         out, q.stride(0), keys.stride(0), table.stride(0), tiles.shape[1], start, scale,
         NUM_HEADS=num_heads, SHARE=share, PADDED=triton.next_power_of_2(share), DIM=dim,
-        LANES=lanes, TOKENS=tile_tokens(share), BLOCK=BLOCK, CAP=logit_cap,
-        STAGES=STAGES if lanes * q.element_size() <= WIDE_HEAD_BYTES else WIDE_HEAD_STAGES,
+        LANES=lanes, TOKENS=tile_tokens(share), BLOCK=tile.block, CAP=logit_cap, STAGES=tile.stages,
         BEGUN=begun is not None, num_warps=WARPS,
     )  # fmt: skip

@@ -42,18 +42,21 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """See `Ops.rms_norm`.
 
     Args:
-        x: (T, C), contiguous.
+        x: (..., C).
         weight: (C,).
         eps: Added to the mean square.
     """
-    out = torch.empty_like(x)
     width = x.shape[-1]
+    # Of tensors that are no rows one behind another, such as some heads of all, a copy is made.
+    rows = x.reshape(-1, width)
+    out = torch.empty_like(rows)
     block = triton.next_power_of_2(width)
     early = starts_early(x)
-    rms_norm_kernel[(x.shape[0],)](
-        x, weight, out, width, eps, BLOCK=block, EARLY=early, num_warps=min(16, max(1, block // 512)), launch_pdl=early
-    )
-    return out
+    rms_norm_kernel[(rows.shape[0],)](
+        rows, weight, out, width, eps, BLOCK=block, EARLY=early, num_warps=min(16, max(1, block // 512)),
+        launch_pdl=early,
+    )  # fmt: skip
+    return out.view(x.shape)
 
 
 def silu_and_mul(x: Tensor) -> Tensor:

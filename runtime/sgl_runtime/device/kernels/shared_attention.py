@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sgl_runtime.device.kernels.kernel import kernel
 from sgl_runtime.device.kernels.online_softmax import attend_slots
+from sgl_runtime.device.kernels.shared_memory import Tile, fitting_tile
 
 QUERIES, BLOCK, STAGES, WARPS = 64, 64, 3, 4
 """Rows of queries and positions of a tile, how many loads are under way, and its warps; measured on an H200."""
@@ -101,10 +102,12 @@ def attend_shared(
     _, num_heads, dim = q.shape
     groups = keys.shape[1]
     share = num_heads // groups
+    lanes = triton.next_power_of_2(dim)
+    tile = fitting_tile(Tile(QUERIES, BLOCK, STAGES), query=q, lanes=lanes)
     attend_shared_kernel[(tiles.shape[0], groups)](
         q, keys, values, table, row_ids, tiles, num_tiles, partial_out, partial_lse,
         q.stride(0), keys.stride(0), table.stride(0), scale,
         NUM_HEADS=num_heads, SHARE=share, PADDED=triton.next_power_of_2(share), DIM=dim,
-        LANES=triton.next_power_of_2(dim), MEMBERS=members_of_tile(share), BLOCK=BLOCK, CAP=logit_cap, STAGES=STAGES,
+        LANES=lanes, MEMBERS=members_of_tile(share), BLOCK=tile.block, CAP=logit_cap, STAGES=tile.stages,
         num_warps=WARPS,
     )  # fmt: skip
