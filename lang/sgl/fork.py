@@ -139,7 +139,8 @@ class ProgramStateGroup(BranchGroup[BranchT]):
                 branch's place of every list; when concatenating, its text is left out.
 
         Raises:
-            ArgumentError: an unknown mode or policy, a second join, or a branch that left a role open.
+            ArgumentError: an unknown mode or policy, a second join, or, when concatenating, a branch that left a
+                role open.
             SglError: with "raise", the error of the first failed branch.
         """
         self._begin_join(mode, on_error)

@@ -203,10 +203,12 @@ class Function:
         """The nodes that the program appends; nothing is generated, but the function runs.
 
         Args:
-            **kwargs: Arguments of the function; those that are left out are placeholders, as are all results.
+            **kwargs: Arguments of the function; those that are left out are placeholders, as are all results.  The
+                trace ends (`stopped`) where the program decides by one, or gives one to an expression as an option.
 
         Raises:
             TypeError: the function has no such parameter.
+            Exception: what the function raises otherwise.
         """
         self._signature.check_names(kwargs)
         return trace_body(self._body, self._signature.with_placeholders({**self._bound, **kwargs}))

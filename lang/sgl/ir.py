@@ -130,14 +130,20 @@ class Concat(Expr):
     parts: tuple[Node, ...]
 
 
+class Unknown:
+    """A value that a trace does not know; its text has a mark by which the trace finds it again."""
+
+
 def flatten(value: Any) -> Sequence[Node]:
     """The nodes of a text or an expression, in order.
 
     Raises:
-        ArgumentError: the value is neither.
+        ArgumentError: the value is neither, or the text is none that can be sent.
     """
-    if isinstance(value, str):
-        return (Text(value),) if value else ()
+    if isinstance(value, str | Unknown):
+        text = str(value)
+        _check_characters(text)
+        return (Text(text),) if text else ()
     if isinstance(value, Concat):
         return value.parts
     if isinstance(value, Text | Gen | Select | Media | RoleBegin | RoleEnd):
@@ -146,6 +152,16 @@ def flatten(value: Any) -> Sequence[Node]:
     raise ArgumentError(
         f"cannot append {value!r} of type {type(value).__name__}; append text or an expression such as gen(...){hint}"
     )
+
+
+def _check_characters(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(
+            f"cannot append text with {text[error.start]!r} at position {error.start}: half of a surrogate pair is no"
+            " character"
+        ) from None
 
 
 def role_after(nodes: Sequence[Node], open_role: str | None) -> str | None:

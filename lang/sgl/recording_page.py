@@ -22,8 +22,9 @@ STYLE = """
 body { margin: 0 auto; padding: 1.5rem; max-width: 75rem; background: var(--back); color: var(--fore);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.3rem; margin: 0 0 .25rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-h3 { font-size: .95rem; margin: 1rem 0 .25rem; } .soft { color: var(--soft); } .error { color: var(--error); }
-.legend span { padding: .1rem .5rem; border-radius: .25rem; margin-right: .4rem; }
+h3 { font-size: .95rem; margin: 1rem 0 .25rem; } .soft { color: var(--soft); }
+.error { color: var(--error); overflow-wrap: anywhere; }
+.legend span { display: inline-block; padding: .1rem .5rem; border-radius: .25rem; margin-right: .4rem; }
 .lane { display: flex; align-items: center; gap: .5rem; margin: .2rem 0; }
 .lane > a, .lane > span { width: 9rem; flex: none; color: inherit; font-size: .85rem; white-space: nowrap;
   overflow: hidden; text-overflow: ellipsis; text-decoration: none; }
@@ -119,8 +120,14 @@ def _run(number: int, run: dict[str, Any]) -> Iterator[str]:
         for node in state["nodes"]:
             yield _span(node)
         yield "</pre>"
+        yield from (_failure(node) for node in state["nodes"] if node["error"])
         yield from _details(state)
     yield "</section>"
+
+
+def _failure(node: dict[str, Any]) -> str:
+    place = f" at {node['source']}" if node["source"] else ""
+    return f'<p class="error">{escape(_named(node) + place)}: {escape(node["error"])}</p>'
 
 
 def _bar(node: dict[str, Any], start: float, length: float) -> str:
@@ -203,7 +210,7 @@ def _ended_by(node: dict[str, Any]) -> str:
 
 
 def _hover(node: dict[str, Any]) -> str:
-    parts = [f"{node['kind']} {node['name'] or ''}".strip()]
+    parts = [_named(node)]
     if node["counts"]:
         duration = _duration(node["ended_s"] - node["started_s"])
         parts.append(f"{node['counts'].get('completion_tokens', 0)} tokens, {duration}")
@@ -211,6 +218,10 @@ def _hover(node: dict[str, Any]) -> str:
     if node["error"]:
         parts.append(node["error"])
     return escape("\n".join(parts))
+
+
+def _named(node: dict[str, Any]) -> str:
+    return f"{node['kind']} {node['name'] or ''}".strip()
 
 
 def _duration(seconds: float) -> str:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, Self
 
 from sgl.errors import TraceError
-from sgl.ir import Concat, Media, Node, RoleBegin, RoleEnd, Text, flatten, role_after
+from sgl.ir import Concat, Media, Node, RoleBegin, RoleEnd, Text, Unknown, flatten, role_after
 
 # Private-use characters around the label of a placeholder, wherever it is formatted into text.
 OPEN, CLOSE = "\ue0f0", "\ue0f1"
 MARKED = re.compile(f"{OPEN}([^{CLOSE}]*){CLOSE}")
 
 
-class Placeholder:
+class Placeholder(Unknown):
     """Stands for a value that is not known: an argument, a variable, or something made of one.
 
     Args:
@@ -50,10 +50,10 @@ class Placeholder:
         return Placeholder(f"{self._label}(...)")
 
     def __add__(self, other: Any) -> Any:
-        return f"{self}{other}" if isinstance(other, str | Placeholder) else Concat(tuple(flatten(str(self)))) + other
+        return f"{self}{other}" if isinstance(other, str | Placeholder) else Concat(tuple(flatten(self))) + other
 
     def __radd__(self, other: Any) -> Any:
-        return f"{other}{self}" if isinstance(other, str) else other + Concat(tuple(flatten(str(self))))
+        return f"{other}{self}" if isinstance(other, str) else other + Concat(tuple(flatten(self)))
 
     def __await__(self) -> Generator[None, None, "Placeholder"]:
         return self
@@ -142,7 +142,7 @@ class TracerState:
         self._open_role: str | None = None
 
     def __iadd__(self, value: Any) -> Self:
-        nodes = flatten(str(value) if isinstance(value, Placeholder) else value)
+        nodes = flatten(value)
         self._open_role = role_after(nodes, self._open_role)
         for node in nodes:
             self._trace.nodes.extend(_split(node) if isinstance(node, Text) else [node])
@@ -195,8 +195,7 @@ class TracerState:
     def _role(self, role: Any, expr: Any) -> Any:
         if expr is None:
             return self._role_block(role)
-        content = flatten(str(expr) if isinstance(expr, Placeholder) else expr)
-        self += Concat((RoleBegin(role), *content, RoleEnd(role)))
+        self += Concat((RoleBegin(role), *flatten(expr), RoleEnd(role)))
         return None
 
     @contextmanager

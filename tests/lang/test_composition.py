@@ -296,6 +296,34 @@ def test_a_trace_ends_where_the_program_decides_by_what_is_not_known():
     )
 
 
+def test_an_argument_may_be_the_content_of_a_message_or_stand_behind_a_gen():
+    @sgl.function
+    def chat(s, question):
+        s += sgl.system("Be brief.") + sgl.user(question)
+        s += sgl.assistant(sgl.gen("a") + question)
+
+    lines = str(chat.trace()).splitlines()
+    assert lines[3:6] == ["begin user", "text of {question}", "end user"]
+    assert lines[-2:] == ["text of {question}", "end assistant"]
+    assert chat.cache(sgl.ScriptedBackend("a")) > 0
+
+
+def test_a_trace_ends_where_an_expression_needs_what_is_not_known():
+    @sgl.function
+    def choosing(s, labels):
+        s += "One of them: "
+        s += sgl.select("x", labels)
+
+    trace = choosing.trace()
+    assert str(trace).startswith(
+        "text 'One of them: '\nstopped: an expression depends on what a trace does not know: choices is"
+    )
+    assert choosing.cache(sgl.ScriptedBackend()) == len("One of them: ")
+    assert choosing.trace(labels=["a", "b"]).stopped is None
+    with pytest.raises(sgl.ArgumentError, match="choices is 5"):
+        choosing.trace(labels=5)
+
+
 def test_cache_puts_the_common_beginning_into_the_prefix_cache():
     backend = sgl.ScriptedBackend("a")
     num_tokens = traced.cache(backend)

@@ -78,7 +78,7 @@ def test_batches_and_branches_are_recorded_from_their_threads():
     assert {len(run.states) for run in recording.runs} == {3}
 
 
-def test_a_failed_node_is_recorded_with_its_error():
+def test_a_failed_node_is_recorded_with_its_error(tmp_path):
     @sgl.function
     def failing(s):
         s += "p" + sgl.gen("x", type=int, max_tokens=1) + sgl.gen("y")
@@ -88,6 +88,11 @@ def test_a_failed_node_is_recorded_with_its_error():
     gens = state.recording.runs[0].states[0].nodes[1:]
     assert "was cut after 1 tokens" in gens[0].error
     assert "no answer left" in gens[1].error
+    state.recording.html(tmp_path / "t.html")
+    shown, _ = (tmp_path / "t.html").read_text().split("<details>", 1)
+    assert "was cut after 1 tokens" in shown
+    assert "gen y at " in shown
+    assert "no answer left" in shown.split("gen y at ")[1]
 
 
 class Checker(HTMLParser):

@@ -70,6 +70,25 @@ def test_escape_stops_the_request_at_the_server(server: ChatServer, open_page: O
     assert not server.scheduler.running
 
 
+def test_an_answer_that_comes_is_not_ended_by_sending_or_answering(
+    server: ChatServer, open_page: OpenPage, expect: Any
+) -> None:
+    server.scheduler.hold_after = 4
+    page = open_page(server)
+    ask(page, "FOREVER")
+    expect(answers(page)).to_contain_text("xxxx")
+    ask(page, "And then?")
+    expect(page.locator(".notice")).to_contain_text("Escape stops it")
+    for name in ("Answer again", "Regenerate"):
+        page.get_by_role("button", name=name).click()
+    expect(page.locator(".message")).to_have_count(2)
+    expect(page.get_by_label("Message", exact=True)).to_have_value("And then?")
+    assert len(server.scheduler.running) == 1
+    page.locator(".message.assistant").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    assert not server.scheduler.running
+
+
 def test_a_schema_is_checked_while_it_is_written(server: ChatServer, open_page: OpenPage, expect: Any) -> None:
     page = open_page(server)
     choose(page, "json_schema")
@@ -211,6 +230,26 @@ def test_errors_are_shown_whole_and_at_their_field(server: ChatServer, open_page
     temperature.fill("0.5")
     page.get_by_role("button", name="Try again").click()
     expect(answers(page)).to_contain_text("fine")
+
+
+def test_what_was_not_said_is_not_sent(server: ChatServer, open_page: OpenPage, expect: Any) -> None:
+    page = open_page(server, allowed_errors=("status of 400",))
+    page.locator("summary", has_text="Tools").click()
+    tools = page.get_by_label("Tools as JSON")
+    tools.fill("[{]")
+    ask(page, "hi")
+    expect(page.locator(".notice")).to_contain_text("The tools are no JSON")
+    expect(page.locator(".message")).to_have_count(0)
+    expect(page.get_by_label("Message", exact=True)).to_have_value("hi")
+    tools.fill("")
+    page.get_by_label("Temperature").fill("-3")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".problem")).to_contain_text("temperature is -3")
+    page.get_by_label("Temperature").fill("0.5")
+    server.say("fine")
+    ask(page, "again")
+    expect(answers(page).last).to_contain_text("fine")
+    assert [message["role"] for message in server.template.rendered[-1][0]] == ["user", "user"]
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """RuntimeEndpoint: a server of sgl_runtime, over HTTP."""
 
 import json
+import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
@@ -12,7 +13,7 @@ import httpx
 from sgl.backends.native import NativeBackend
 from sgl.backends.payload import error_from_reply
 from sgl.chat_template import ChatTemplate, as_chat_template
-from sgl.errors import BackendError, reject
+from sgl.errors import ArgumentError, BackendError, reject
 from sgl.event_loop import event_loop_thread
 
 CONNECT_TIMEOUT_S = 10.0
@@ -31,6 +32,7 @@ class RuntimeEndpoint(NativeBackend):
         timeout_s: Longest silence of the server while it answers; None waits as long as it takes.
 
     Raises:
+        ArgumentError: a value is wrong.
         BackendError: the server cannot be reached or refuses.
     """
 
@@ -45,6 +47,9 @@ class RuntimeEndpoint(NativeBackend):
     ) -> None:
         if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
             raise reject("base_url", base_url, "an address that begins with http:// or https://")
+        if timeout_s is not None and (not isinstance(timeout_s, int | float) or not timeout_s > 0):
+            raise reject("timeout_s", timeout_s, "a number of seconds above 0, or None")
+        _check_key(api_key)
         self.base_url = base_url.rstrip("/")
         self._chat_template = as_chat_template(chat_template_name)
         checks = True if verify is None else verify
@@ -93,6 +98,16 @@ class RuntimeEndpoint(NativeBackend):
         except BaseException:
             await self.aclose()
             raise
+
+
+def _check_key(api_key: Any) -> None:
+    """The message does not show the key: errors end up in logs."""
+    if api_key is None or (isinstance(api_key, str) and re.fullmatch(r"[!-~]+", api_key)):
+        return
+    raise ArgumentError(
+        "api_key is not what a header can hold; it must be visible ASCII characters without spaces and line breaks"
+        " (one may have come from the end of a file)"
+    )
 
 
 class HttpTransport:

@@ -120,10 +120,15 @@ class GrammarChecker:
             timer.cancel()
         for slot in self._slots:
             slot.stop()
-        await asyncio.to_thread(self._threads.shutdown, wait=True)
+        # A slot comes back when its check has ended.  A thread to wait in could not be begun while Python exits.
+        for slot in [await self._free.get() for _ in self._slots]:
+            self._free.put_nowait(slot)
+        self._threads.shutdown()
 
     def _give_back(self, slot: _Slot) -> None:
         self._free.put_nowait(slot)
+        if self._is_closed:
+            return
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._idle_timer = asyncio.get_running_loop().call_later(IDLE_S, self._stop_idle)

@@ -87,3 +87,13 @@ def test_no_server_is_said_at_once():
             sgl.RuntimeEndpoint(f"http://127.0.0.1:{port}")
     with pytest.raises(sgl.ArgumentError, match="base_url is 'localhost:30000'"):
         sgl.RuntimeEndpoint("localhost:30000")
+
+
+def test_what_no_request_could_carry_is_refused_before_one_is_sent():
+    with pytest.raises(sgl.ArgumentError, match="api_key is not what a header can hold") as caught:
+        sgl.RuntimeEndpoint("http://127.0.0.1:9", api_key="secret\n")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(sgl.ArgumentError, match="timeout_s is 0; it must be a number of seconds above 0, or None"):
+        sgl.RuntimeEndpoint("http://127.0.0.1:9", timeout_s=0)
+    with pytest.raises(sgl.ArgumentError, match="at position 1: half of a surrogate pair"):
+        sgl.user("a\ud800")

@@ -1,7 +1,7 @@
 // One answer: its text or tokens, thinking, tool calls, figures, and what can be done with it.
 
 import { el, replace } from "../core/dom.js";
-import { count, decimal, duration, percent } from "../core/format.js";
+import { count, decimal, duration, percent, plural } from "../core/format.js";
 import { copyText } from "../core/notices.js";
 import { problemCard } from "../core/problem.js";
 import { answerRid } from "./run.js";
@@ -114,7 +114,7 @@ export class AnswerView {
 function figures(answer) {
   const parts = [];
   const add = (text, title) => parts.push(el("span", { title }, text));
-  if (answer.numTokens) add(`${count(answer.numTokens)} tokens`, "Tokens of the answer");
+  if (answer.numTokens) add(plural(answer.numTokens, "token"), "Tokens of the answer");
   if (answer.numTokens > 1 && answer.totalS > 0) {
     add(`${decimal((answer.numTokens - 1) / answer.totalS)} tokens/s`, "After the first token, as this page saw them come");
   }

@@ -9,7 +9,8 @@ import { newMessage } from "./state.js";
 export class Conversation {
   /**
    * @param {import("./state.js").Store} store
-   * @param {{answer: (message: object) => void, onInspect: (rid: string) => void}} actions
+   * @param {{mayAnswer: () => boolean, answer: (message: object) => void, removed: (message: object) => void,
+   *   onInspect: (rid: string) => void}} actions
    */
   constructor(store, actions) {
     this._store = store;
@@ -77,7 +78,7 @@ export class Conversation {
     const view = new MessageView(message, {
       changed: () => this._store.changed(),
       remove: (removed) => this._remove(removed),
-      regenerate: (answered) => this._actions.answer(answered),
+      regenerate: (answered) => this._actions.mayAnswer() && this._actions.answer(answered),
       branch: (asked) => this._answerAgain(asked),
       onInspect: this._actions.onInspect,
       onToolResult: (call) => this._addResult(message, call),
@@ -90,6 +91,7 @@ export class Conversation {
     const { messages } = this._store.state;
     const place = messages.indexOf(message);
     messages.splice(place, 1);
+    this._actions.removed(message);
     this._store.changed();
     const next = messages[Math.min(place, messages.length - 1)];
     this._views.get(message)?.element.remove();
@@ -101,6 +103,7 @@ export class Conversation {
 
   /** Have the answer to a question anew: the one that follows gets another run, or there is a first one. */
   _answerAgain(message) {
+    if (!this._actions.mayAnswer()) return;
     const { messages } = this._store.state;
     const place = messages.indexOf(message) + 1;
     if (messages[place]?.role === "assistant") {

@@ -28,7 +28,13 @@ export class Playground {
     this._store = new Store();
     if (!model.has_chat_template && !this._store.state.messages.length) this._store.state.mode = "completion";
     this._run = null;
-    this._conversation = new Conversation(this._store, { answer: (message) => this._answer(message), onInspect });
+    this._answered = null;
+    this._conversation = new Conversation(this._store, {
+      mayAnswer: () => this._isFree() && this._requestOf({}) !== null,
+      answer: (message) => this._answer(message),
+      removed: (message) => message === this._answered && this.stop(),
+      onInspect,
+    });
     this._composer = new Composer(this._store, { send: (text) => this._send(text), stop: () => this.stop() });
     this._completion = new Completion(this._store, { run: () => this._complete(), stop: () => this.stop(), onInspect });
     this._sampling = new SamplingForm(this._store);
@@ -43,7 +49,8 @@ export class Playground {
     root.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.defaultPrevented) return;
       event.preventDefault();
-      (this._store.state.mode === "chat" ? this._composer : this._completion).press();
+      // Who writes on while an answer comes does not mean to end it.
+      if (this._isFree()) (this._store.state.mode === "chat" ? this._composer : this._completion).press();
     });
     this._render();
   }
@@ -52,6 +59,12 @@ export class Playground {
   stop() {
     this._run?.stop();
     return this._run !== null;
+  }
+
+  /** Whether a request can begin; where one runs, that is said. */
+  _isFree() {
+    if (this._run) notice("An answer is being generated; Escape stops it.");
+    return this._run === null;
   }
 
   /** Put the cursor where the next message is written. */
@@ -130,11 +143,13 @@ export class Playground {
 
   _send(text) {
     const { messages } = this._store.state;
-    if (text.trim()) {
+    const isNew = text.trim() !== "";
+    if (!isNew && (!messages.length || messages.at(-1).role === "assistant")) return;
+    // Where a setting is wrong, the text stays in its field.
+    if (this._requestOf({}) === null) return;
+    if (isNew) {
       this._conversation.add(newMessage("user", text));
       this._composer.clear();
-    } else if (!messages.length || messages.at(-1).role === "assistant") {
-      return;
     }
     const message = newMessage("assistant");
     this._conversation.add(message);
@@ -160,16 +175,9 @@ export class Playground {
 
   /** Run a request whose answers are a new run of `holder`. */
   async _start(holder, options, { render, update }) {
-    if (this._run) return;
-    let request;
-    try {
-      request = requestOf(this._store.state, { model: this._model.served_model_name, rid: newRid(), ...options });
-    } catch (error) {
-      if (!(error instanceof SettingError)) throw error;
-      this._showSettingError(error.field, error.message);
-      notice(error.message);
-      return;
-    }
+    if (!this._isFree()) return;
+    const request = this._requestOf(options);
+    if (request === null) return;
     this._sampling.clearErrors();
     const speaker = new Speaker();
     const news = new News((answer) => {
@@ -178,6 +186,7 @@ export class Playground {
     });
     const run = new Run(request, (answer) => news.add(answer));
     this._run = run;
+    this._answered = holder;
     holder.runs.push({ answers: run.answers, chosen: 0 });
     holder.run = holder.runs.length - 1;
     this._setRunning(true);
@@ -187,11 +196,27 @@ export class Playground {
     await run.finish();
     if (run.answers.length < numAnswers) render();
     news.flush();
-    this._run = null;
+    this._run = this._answered = null;
     this._setRunning(false);
     const error = run.answers[0].error;
     if (error?.param) this._showSettingError(error.param, error.message);
     this._store.changed();
+  }
+
+  /** The request as things stand; null, and that is said, where a setting is wrong. */
+  _requestOf(options) {
+    try {
+      return requestOf(this._store.state, { model: this._model.served_model_name, rid: newRid(), ...options });
+    } catch (error) {
+      this._tellSettingError(error);
+      return null;
+    }
+  }
+
+  _tellSettingError(error) {
+    if (!(error instanceof SettingError)) throw error;
+    this._showSettingError(error.field, error.message);
+    notice(error.message);
   }
 
   _setRunning(isRunning) {
@@ -202,8 +227,10 @@ export class Playground {
   _showSettingError(field, message) {
     const parts = [this._sampling, this._constraint, this._tools];
     const found = parts.find((part) => part.showError(field, message));
-    if (found) found.element.closest("details").open = true;
-    if (found && NARROW.matches) this._showSettings(true);
+    if (!found) return;
+    found.element.closest("details").open = true;
+    if (NARROW.matches) this._showSettings(true);
+    found.element.scrollIntoView({ block: "nearest" });
   }
 
   _clear() {
@@ -228,9 +255,7 @@ export class Playground {
     try {
       showSnippets(this._store.state, this._model.served_model_name);
     } catch (error) {
-      if (!(error instanceof SettingError)) throw error;
-      this._showSettingError(error.field, error.message);
-      notice(error.message);
+      this._tellSettingError(error);
     }
   }
 

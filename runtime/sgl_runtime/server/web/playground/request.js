@@ -45,7 +45,13 @@ export function requestOf(state, { model, rid, messages, forPrograms = false }) 
 /** The messages as the API takes them. */
 export function wireMessages(state, messages) {
   const system = state.system.trim() ? [{ role: "system", content: state.system }] : [];
-  return [...system, ...messages.map(wireMessage)];
+  return [...system, ...messages.filter((message) => !cameToNothing(message)).map(wireMessage)];
+}
+
+/** Whether a message is an answer that failed before there was any of it: the model never said it. */
+function cameToNothing(message) {
+  const answer = chosenAnswer(message);
+  return message.role === "assistant" && Boolean(answer?.error) && !answer.text && !answer.calls.length;
 }
 
 function wireMessage(message) {
