@@ -1,6 +1,7 @@
 """The command `sgl grammar explain`: what becomes of a schema or a regex, and a drawing of it."""
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import get_args, get_type_hints
 
 from sgl_runtime.composition import ModelHost, constrained_vocabulary
 from sgl_runtime.config import GrammarConfig, ModelSection, RuntimeConfig
+from sgl_runtime.docstring_attributes import read_attributes
 from sgl_runtime.errors import ConfigError, SglRuntimeError
 from sgl_runtime.grammar.base import GrammarSpec, GrammarVocabulary
 from sgl_runtime.grammar.drawing import draw, to_dot
@@ -17,6 +19,9 @@ from sgl_runtime.sampling_params import GRAMMAR_KINDS
 
 _POLICIES = ("json_whitespace", "json_additional_properties", "json_key_order")
 _LIMITS = ("max_grammar_states", "grammar_compile_timeout")
+
+_FILE_NAME = re.compile(r"[\w./~ -]+\.(json|lark|ebnf|gbnf|txt)")
+"""What is meant as a file more likely than as a regex."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    text = _text(options.constraint)
+    text = _text(options.constraint, options.kind)
     config = GrammarConfig(**{name: vars(options)[name] for name in (*_POLICIES, *_LIMITS)})
     spec = GrammarSpec(options.kind or kind_of(text), text)
     found = explain(spec, config, _vocabulary(options.model) if options.model else None)
@@ -54,8 +59,12 @@ def _explain(options: argparse.Namespace) -> int:
     return 1 if found.problems else 0
 
 
-def _text(constraint: str) -> str:
-    """What the argument names: standard input, a file, or itself."""
+def _text(constraint: str, kind: str | None) -> str:
+    """What the argument names: standard input, a file, or itself.
+
+    Raises:
+        ConfigError: it names a file that is not there, and no kind says that it is meant as it stands.
+    """
     if constraint == "-":
         return sys.stdin.read()
     try:
@@ -63,7 +72,11 @@ def _text(constraint: str) -> str:
     except (OSError, ValueError):
         # Longer than a path may be, or with a zero in it.
         is_file = False
-    return Path(constraint).read_text(encoding="utf-8") if is_file else constraint
+    if is_file:
+        return Path(constraint).read_text(encoding="utf-8")
+    if kind is None and _FILE_NAME.fullmatch(constraint):
+        raise ConfigError(f"there is no file {constraint!r}; if that is the regex itself, add --kind regex")
+    return constraint
 
 
 def _vocabulary(model_path: str) -> GrammarVocabulary:
@@ -83,12 +96,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--dot", metavar="FILE", help="write a drawing as Graphviz text")
     command.add_argument("--svg", metavar="FILE", help="write a drawing as SVG")
     defaults, types = GrammarConfig(), get_type_hints(GrammarConfig)
-    for name in _POLICIES:
+    helps = read_attributes(GrammarConfig.__doc__ or "")[1]
+    for name in (*_POLICIES, *_LIMITS):
         default = vars(defaults)[name]
-        command.add_argument(_flag(name), choices=get_args(types[name]), default=default, help=f"(default: {default})")
-    for name in _LIMITS:
-        default = vars(defaults)[name]
-        command.add_argument(_flag(name), type=types[name], default=default, metavar="N", help=f"(default: {default})")
+        accepted = {"choices": get_args(types[name])} if name in _POLICIES else {"type": types[name], "metavar": "N"}
+        command.add_argument(_flag(name), default=default, help=f"{helps[name]} (default: {default})", **accepted)
     return parser
 
 

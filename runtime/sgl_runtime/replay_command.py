@@ -13,6 +13,9 @@ from typing import Any
 import httpx
 import msgspec
 
+from sgl_runtime.errors import ConfigError
+from sgl_runtime.server_address import server_address
+
 _NO_REPLY = 0
 
 
@@ -58,7 +61,9 @@ def main(arguments: Sequence[str]) -> int:
         prog="sgl replay", description="Send the requests of a dump again, and tell which end differently."
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="Files that --dump-requests-folder has.")
-    parser.add_argument("--url", default="http://127.0.0.1:30000", help="The server. (default: %(default)s)")
+    parser.add_argument(
+        "--url", type=server_address, default="http://127.0.0.1:30000", help="The server. (default: %(default)s)"
+    )
     parser.add_argument(
         "--speed",
         type=float,
@@ -78,8 +83,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--concurrency must be at least 1, and --speed a number that is not below 0")
     try:
         dumped = sorted((request for file in given.files for request in read_dump(Path(file))), key=lambda r: r.time)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        print(f"sgl replay: {error}", file=sys.stderr)
+    except ConfigError as error:
+        print(f"sgl replay: {error.message}", file=sys.stderr)
         return 2
     headers = {} if given.api_key is None else {"authorization": f"Bearer {given.api_key}"}
     client = httpx.AsyncClient(
@@ -96,10 +101,21 @@ def read_dump(path: Path) -> list[DumpedRequest]:
     """The requests of a file.
 
     Raises:
-        OSError: it cannot be read.
-        msgspec.MsgspecError: a line is none of a dump.
+        ConfigError: it cannot be read, or a line is none of a dump.
     """
-    return [msgspec.json.decode(line, type=DumpedRequest) for line in path.read_bytes().splitlines() if line.strip()]
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    requests = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            requests.append(msgspec.json.decode(line, type=DumpedRequest))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ConfigError(f"{path}, line {number}, is no request of a dump: {error}") from error
+    return requests
 
 
 async def replay(

@@ -155,7 +155,11 @@ def _sample_seed(seed: int | None, index: int) -> int | None:
 
 def reject(path: str, value: Any, allowed: str) -> InvalidRequestError:
     """The error for a field at `path` that holds `value` where `allowed` was expected."""
-    return InvalidRequestError(f"{path} is {_shown(value)}; it must be {allowed}", param=path)
+    # A field that is null counts as left out; in a list it is there.
+    absent = "null" if path.endswith("]") else "missing"
+    return InvalidRequestError(
+        f"{path} is {absent if value is None else _shown(value)}; it must be {allowed}", param=path
+    )
 
 
 def _shown(value: Any) -> str:

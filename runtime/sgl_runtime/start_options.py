@@ -147,13 +147,18 @@ def _read_file(path: str) -> Mapping[str, Any]:
     except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
         kind = "TOML" if path.endswith(".toml") else "YAML"
         raise ConfigError(f"config is {path!r}, which is no {kind}: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict):
+    # A YAML file of comments alone holds nothing at all.
+    if not isinstance(content, dict | None):
         raise ConfigError(f"config is {path!r}; it must hold names and values")
     flat: dict[str, Any] = {}
-    for name, value in content.items():
-        flat.update(value if isinstance(value, dict) else {name: value})
-    if not all(isinstance(name, str) for name in flat):
-        raise ConfigError(f"config is {path!r}; its names must be strings")
+    for group, grouped in (content or {}).items():
+        for name, value in grouped.items() if isinstance(grouped, dict) else [(group, grouped)]:
+            if not isinstance(name, str):
+                raise ConfigError(f"config is {path!r}; its names must be strings")
+            plain = name.replace("-", "_")
+            if plain in flat:
+                raise ConfigError(f"config is {path!r}, which sets {plain} twice")
+            flat[plain] = value
     return flat
 
 

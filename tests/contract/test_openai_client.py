@@ -238,7 +238,7 @@ WRONG = [
     ("completions", {"prompt": "a", "stop_regex": "("}, "stop_regex", "stop_regex '(': regex:"),
     ("completions", {"prompt": "a", "echo": 1}, "echo", "echo is 1; it must be true or false"),
     ("completions", {"prompt": "a", "regex": "("}, "regex", "unclosed group"),
-    ("completions", {"prompt": ["a", "b"], "regex": "("}, "[0].regex", "unclosed group"),
+    ("completions", {"prompt": ["a", "b"], "regex": "("}, "regex", "unclosed group"),
 ]
 
 

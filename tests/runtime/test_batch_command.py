@@ -76,11 +76,12 @@ def test_a_second_run_does_what_is_left(server: ChatServer, tmp_path: Path, capf
     given, output = write(tmp_path / "in.jsonl", line("a"), line("b", temperature=-1)), tmp_path / "out.jsonl"
     assert run(server, given, output) == 1
     before = output.read_bytes()
-    assert run(server, given, output) == 0
+    # An error is an answer, and no good one: scripts go by the exit code.
+    assert run(server, given, output) == 1
     assert output.read_bytes() == before
-    assert "all 2 requests have an answer" in capfd.readouterr().err
+    assert "all 2 requests have an answer; 1 of them are errors, which --rerun-failed" in capfd.readouterr().err
     write(given, line("c"), line("b"), line("a"))
-    assert run(server, given, output) == 0
+    assert run(server, given, output) == 1
     # Answers stand in the order in which they came; what was there before stays in front.
     assert set(answers(output)) == {"a", "b", "c"}
     assert output.read_bytes().startswith(before)
@@ -173,12 +174,32 @@ def test_flags_that_are_wrong_are_refused(
     assert main([str(given), "-o", str(tmp_path / "none" / "out")]) == 2
 
 
-def test_a_file_that_holds_other_lines_is_left_alone(tmp_path: Path) -> None:
-    output = write(tmp_path / "out.jsonl", '{"custom_id": "a"}', '{"x": 1}')
-    before = output.read_bytes()
-    with pytest.raises(ConfigError, match="line 2, is no answer of a batch"), AnswerFile(output, keeps_failed=True):
-        pass
-    assert output.read_bytes() == before
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"custom_id": "a", "response": null}\n{"x": 1}\n', "line 2, is no answer of a batch"),
+        # Requests, whose last line has no line break: it is not torn.
+        (line("a") + "\n" + line("b"), "line 1, is no answer of a batch"),
+        (line("a"), "line 1, is no answer of a batch, nor the beginning of one"),
+        ("notes", "line 1, is no answer of a batch, nor the beginning of one"),
+    ],
+)
+def test_a_file_that_holds_other_lines_is_left_alone(tmp_path: Path, text: str, said: str) -> None:
+    output = tmp_path / "out.jsonl"
+    output.write_text(text, encoding="utf-8")
+    for keeps_failed in (True, False):
+        with pytest.raises(ConfigError, match=said), AnswerFile(output, keeps_failed=keeps_failed):
+            pass
+        assert output.read_text(encoding="utf-8") == text
+
+
+def test_answers_need_a_file_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = tmp_path / "in.jsonl"
+    given.write_text(line("a"), encoding="utf-8")
+    for output, said in ((given, "holds the requests"), (Path(os.devnull), "is no regular file")):
+        assert main([str(given), "-o", str(output)]) == 2
+        assert said in capsys.readouterr().err
+    assert given.read_text(encoding="utf-8") == line("a")
 
 
 def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:

@@ -108,10 +108,15 @@ def test_the_loop_in_a_pipe_shows_answers_alone(
     assert main(["--base-url", server.url, "--seed", "7"]) == 0
     assert capsys.readouterr().out == "seed 7\nseed 7\n"
     typed(monkeypatch, "one")
-    assert main(["--base-url", server.url, "--top-p", "4"]) == 1
+    assert main(["--base-url", server.url + "/v1", "--top-p", "4"]) == 1
     assert "top_p is 4" in capsys.readouterr().err
+    assert main(["--base-url", server.url + "/elsewhere"]) == 1
+    assert f"{server.url}/elsewhere/v1/models answers with status 404" in capsys.readouterr().err
 
 
 def test_no_server_is_told_kindly(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--base-url", "http://127.0.0.1:9"]) == 1
     assert "start one with sgl serve" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["--base-url", "localhost:30000"])
+    assert "'localhost:30000' must begin with http:// or https://" in capsys.readouterr().err

@@ -91,7 +91,7 @@ def test_the_report_is_what_the_outcomes_say() -> None:
 def test_a_run_against_a_server(backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.jsonl"
     with ScriptedServer() as server:
-        arguments = ["serve", "--base-url", server.url, "--backend", backend, "--num-prompts", "12"]
+        arguments = ["serve", "--base-url", server.url + "/v1/", "--backend", backend, "--num-prompts", "12"]
         arguments += ["--random-input-len", "20", "--random-output-len", "6", "--request-rate", "200"]
         assert main([*arguments, "--max-concurrency", "4", "--output-file", str(out)]) == 0
     figures = json.loads(out.read_text())

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -11,12 +12,15 @@ import msgspec
 
 from sgl_runtime.errors import ConfigError
 
+_BEGIN = b'{"id":"batch_req_'
+"""What every line begins with that was written here."""
+
 
 class _Head(msgspec.Struct):
-    """What is read again of an answer."""
+    """What is read again of an answer; a request has no `response`, so that a file of them is not taken for answers."""
 
     custom_id: str
-    response: dict[str, Any] | None = None
+    response: dict[str, Any] | None
 
     @property
     def has_failed(self) -> bool:
@@ -33,10 +37,12 @@ class AnswerFile:
 
     Attributes:
         done: Ids of the requests that have an answer.
+        failed: Those among them whose answer was an error when the file was opened.
     """
 
     def __init__(self, path: Path, *, keeps_failed: bool) -> None:
         self.done: set[str] = set()
+        self.failed: set[str] = set()
         self._path = path
         self._keeps_failed = keeps_failed
         self._file: BinaryIO | None = None
@@ -48,6 +54,8 @@ class AnswerFile:
         except OSError as error:
             raise ConfigError(f"{str(self._path)!r} cannot be written: {error.strerror}") from error
         try:
+            if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+                raise ConfigError(f"{str(self._path)!r} is no regular file, which could be read again to go on")
             self._lock()
             self._read()
         except BaseException:
@@ -89,6 +97,8 @@ class AnswerFile:
         for number, begin, line in self._lines():
             size = begin + len(line)
             is_whole = line.endswith(b"\n")
+            if not is_whole and not line.startswith(_BEGIN[: len(line)]):
+                raise ConfigError(f"{self._path}, line {number}, is no answer of a batch, nor the beginning of one")
             try:
                 head = msgspec.json.decode(line, type=_Head) if is_whole else None
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -97,6 +107,8 @@ class AnswerFile:
             if head is None or (head.has_failed and not self._keeps_failed):
                 continue
             self.done.add(head.custom_id)
+            if head.has_failed:
+                self.failed.add(head.custom_id)
             kept.append((begin, size))
         self._keep_only(kept, size)
 

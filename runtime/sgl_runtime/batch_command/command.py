@@ -15,6 +15,7 @@ from sgl_runtime.batch_command.batch_file import check_requests, read_requests
 from sgl_runtime.batch_command.progress import BatchProgress
 from sgl_runtime.batch_command.run import BatchRun
 from sgl_runtime.errors import ConfigError, SglRuntimeError
+from sgl_runtime.server_address import server_address
 
 _OWN_MODEL_URL = "http://model"
 _INTERRUPTED = 130
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"{model_flags[0]} is not an option; those of sgl serve are taken with --model-path")
     try:
         ids = check_requests(options.input)
+        if options.output.exists() and options.output.samefile(options.input):
+            raise ConfigError(f"{str(options.output)!r} holds the requests; the answers need a file of their own")
         with AnswerFile(options.output, keeps_failed=not options.rerun_failed) as answers:
             return _run(options, model_flags, answers, ids)
     except SglRuntimeError as error:
@@ -54,7 +57,12 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("input", metavar="INPUT", type=Path, help="JSON lines of custom_id, method, url and body, as for OpenAI")
     add("-o", "--output", metavar="OUTPUT", type=Path, required=True, help="file that gets a line for each answer")
-    add("--base-url", metavar="URL", help="the server that answers (default: http://127.0.0.1:30000)")
+    add(
+        "--base-url",
+        metavar="URL",
+        type=server_address,
+        help="the server that answers (default: http://127.0.0.1:30000)",
+    )
     add("--model-path", metavar="MODEL", help="answer in this process instead, with this model")
     add("--api-key", metavar="KEY", help="key that the server asks for")
     add(
@@ -84,10 +92,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace, model_flags: Sequence[str], answers: AnswerFile, ids: set[str]) -> int:
     console = Console(stderr=True)
-    num_skipped = len(ids & answers.done)
+    num_skipped, num_bad = len(ids & answers.done), len(ids & answers.failed)
     if num_skipped == len(ids):
-        console.print(f"all {len(ids)} requests have an answer", highlight=False)
-        return 0
+        errors = f"; {num_bad} of them are errors, which --rerun-failed sends again" if num_bad else ""
+        console.print(f"all {len(ids)} requests have an answer{errors}", highlight=False, soft_wrap=True)
+        return 1 if num_bad else 0
     runner = _Runner(options, answers, console, num_requests=len(ids), num_skipped=num_skipped)
     try:
         if options.model_path:
@@ -104,7 +113,7 @@ def _run(options: argparse.Namespace, model_flags: Sequence[str], answers: Answe
         runner.show_summary(was_stopped=True)
         raise
     runner.show_summary(was_stopped=False)
-    return runner.exit_code
+    return 1 if num_bad else runner.exit_code
 
 
 class _Runner:
@@ -128,7 +137,7 @@ class _Runner:
             ConfigError: none answers.
         """
         headers = {"authorization": f"Bearer {self._options.api_key}"} if self._options.api_key else {}
-        url = (self._options.base_url or "http://127.0.0.1:30000").rstrip("/").removesuffix("/v1")
+        url = self._options.base_url or "http://127.0.0.1:30000"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         async with self._client(base_url=url, headers=headers, limits=limits) as http:
             try:

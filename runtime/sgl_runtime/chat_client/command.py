@@ -13,6 +13,7 @@ from rich.console import Console
 
 from sgl_runtime.chat_client.conversation import Conversation, Piece
 from sgl_runtime.errors import SglRuntimeError
+from sgl_runtime.server_address import server_address
 
 _HELP = """\
 /again          another answer to the latest question
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     headers = {"authorization": f"Bearer {options.api_key}"} if options.api_key else {}
     console = Console()
     timeout = httpx.Timeout(options.timeout, connect=10.0)
-    with httpx.Client(base_url=options.base_url.rstrip("/"), headers=headers, timeout=timeout) as http:
+    with httpx.Client(base_url=options.base_url, headers=headers, timeout=timeout) as http:
         try:
             talk = Conversation(http, options.model or _first_model(http), options.system, _fields(options))
         except SglRuntimeError as error:
@@ -48,7 +49,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="sgl chat", usage="%(prog)s [options]", description="Chat with a served model.", allow_abbrev=False
     )
     add = parser.add_argument
-    add("--base-url", metavar="URL", default="http://127.0.0.1:30000", help="the server (default: %(default)s)")
+    add(
+        "--base-url",
+        metavar="URL",
+        type=server_address,
+        default="http://127.0.0.1:30000",
+        help="the server (default: %(default)s)",
+    )
     add("--api-key", metavar="KEY", help="key that the server asks for")
     add("--model", metavar="NAME", help="name in requests; by default the first of /v1/models")
     add("--system", metavar="TEXT", default="", help="message in front of the conversation")
@@ -85,13 +92,18 @@ def _first_model(http: httpx.Client) -> str:
         if response.status_code == 401:
             raise SglRuntimeError("the server asks for a key; give it with --api-key")
         name: str = response.raise_for_status().json()["data"][0]["id"]
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        raise SglRuntimeError(
+            f"{error.request.url} answers with status {status}; --base-url names the server"
+        ) from error
     except httpx.HTTPError as error:
         raise SglRuntimeError(
             f"no server answers at {http.base_url} ({error or type(error).__name__}); start one with sgl serve, or name"
             " another with --base-url"
         ) from error
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise SglRuntimeError(f"{http.base_url}/v1/models names no model; give one with --model") from error
+        raise SglRuntimeError(f"{response.url} names no model; give one with --model") from error
     return name
 
 

@@ -19,6 +19,7 @@ from sgl_runtime.errors import ConfigError
 from sgl_runtime.load_test.client import Backend, LoadClient, Outcome
 from sgl_runtime.load_test.report import Percentiles, Report
 from sgl_runtime.load_test.workload import LoadRequest, RandomShape, arrival_times, random_requests, read_requests
+from sgl_runtime.server_address import server_address
 
 _BUSY_CLIENT = 0.8
 
@@ -48,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     server = serve.add_argument_group("server")
     server.add_argument(
         "--base-url",
+        type=server_address,
         metavar="URL",
         default="http://127.0.0.1:30000",
         help="address of the server (default: %(default)s)",
@@ -116,8 +118,9 @@ async def _serve(options: argparse.Namespace) -> int:
     if options.api_key:
         headers["authorization"] = f"Bearer {options.api_key}"
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    url = options.base_url.rstrip("/")
-    async with httpx.AsyncClient(base_url=url, headers=headers, limits=limits, timeout=options.timeout) as http:
+    async with httpx.AsyncClient(
+        base_url=options.base_url, headers=headers, limits=limits, timeout=options.timeout
+    ) as http:
         model = options.model or await _first_model(http)
         requests = await _requests(http, options)
         client = LoadClient(
@@ -145,7 +148,7 @@ async def _first_model(http: httpx.AsyncClient) -> str:
     try:
         name: str = reply["data"][0]["id"]
     except (KeyError, IndexError, TypeError) as error:
-        raise ConfigError(f"{http.base_url}/v1/models names no model; give one with --model") from error
+        raise ConfigError(f"{http.base_url}v1/models names no model; give one with --model") from error
     return name
 
 
@@ -174,11 +177,11 @@ async def _get(http: httpx.AsyncClient, path: str) -> Any:
         response.raise_for_status()
         return response.json()
     except httpx.HTTPStatusError as error:
-        raise ConfigError(f"{http.base_url}{path} answers with status {error.response.status_code}") from error
+        raise ConfigError(f"{http.base_url}{path[1:]} answers with status {error.response.status_code}") from error
     except httpx.HTTPError as error:
         raise ConfigError(f"no server answers at {http.base_url}: {error or type(error).__name__}") from error
     except ValueError as error:
-        raise ConfigError(f"{http.base_url}{path} answers with no JSON") from error
+        raise ConfigError(f"{http.base_url}{path[1:]} answers with no JSON") from error
 
 
 async def _run(client: LoadClient, requests: list[LoadRequest], options: argparse.Namespace) -> list[Outcome]:

@@ -10,7 +10,7 @@ from sgl_runtime.server.anthropic_api import AnthropicApi
 from sgl_runtime.server.anthropic_routes import anthropic_routes
 from sgl_runtime.server.body_limit import BodyLimit
 from sgl_runtime.server.http_answer import HttpAnswer
-from sgl_runtime.server.http_call import CurrentCall
+from sgl_runtime.server.http_call import ANTHROPIC_ID_HEADER, REQUEST_ID_HEADER, CurrentCall
 from sgl_runtime.server.http_entry import HttpEntry
 from sgl_runtime.server.metrics_routes import metrics_routes
 from sgl_runtime.server.native_api import NativeApi
@@ -59,7 +59,7 @@ def create_app(
             allow_methods=access.allowed_methods,
             allow_headers=access.allowed_headers,
             allow_credentials=access.allow_credentials,
-            expose_headers=("x-request-id",),
+            expose_headers=(REQUEST_ID_HEADER.decode(), ANTHROPIC_ID_HEADER.decode()),
         )
     return HttpEntry(answer, current=CurrentCall() if books is None else books.current)
 

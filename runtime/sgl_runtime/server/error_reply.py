@@ -40,9 +40,14 @@ def anthropic_error(message: str, *, status: int) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
+def is_anthropic(path: str) -> bool:
+    """Whether a path is one of those that Anthropic's clients use."""
+    return path == _ANTHROPIC_PREFIX or path.startswith(_ANTHROPIC_PREFIX + "/")
+
+
 def http_error_body(path: str, message: str, *, status: int, code: str, param: str | None = None) -> dict[str, Any]:
     """The JSON body for an error of a path, in the envelope of the path's family."""
-    if path == _ANTHROPIC_PREFIX or path.startswith(_ANTHROPIC_PREFIX + "/"):
+    if is_anthropic(path):
         return anthropic_error(message, status=status)
     return error_envelope(message, status=status, code=code, param=param)
 

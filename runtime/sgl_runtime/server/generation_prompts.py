@@ -217,18 +217,19 @@ def resolve_max_new_tokens(
         InvalidRequestError: the prompt is empty.
         ContextLengthError: the prompt leaves no room for what is asked.
     """
+    prompt = f"the prompt at {path.removesuffix('.')}" if path else "the prompt"
     if num_prompt_ids == 0 and not may_be_empty:
-        raise InvalidRequestError(f"{path}the prompt is empty; it must hold at least one token", param=f"{path}text")
+        raise InvalidRequestError(f"{prompt} is empty; it must hold at least one token", param=f"{path}text")
     room = context_length - num_prompt_ids
     if room < (0 if asked == 0 else 1):
         raise ContextLengthError(
-            f"{path}the prompt has {num_prompt_ids} tokens; the context holds {context_length}"
+            f"{prompt} has {num_prompt_ids} tokens; the context holds {context_length}"
             + ("" if asked == 0 else ", at least one of them for the output"),
             param=f"{path}text",
         )
     if must_fit and asked is not None and asked > room:
         raise ContextLengthError(
-            f"{path}the prompt has {num_prompt_ids} tokens and {asked} more are asked for, {num_prompt_ids + asked} in"
+            f"{prompt} has {num_prompt_ids} tokens and {asked} more are asked for, {num_prompt_ids + asked} in"
             f" all; the context holds {context_length}",
             param=f"{path}sampling_params.max_new_tokens",
         )

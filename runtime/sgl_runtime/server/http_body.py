@@ -1,5 +1,6 @@
 """JSON bodies of requests and replies."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -14,6 +15,9 @@ MAX_CONTAINERS, MAX_VALUES = 250_000, 2_000_000
 nobody else is answered while they are read."""
 
 _WORTH_COUNTING = 1 << 18
+
+# The escape of a high half without that of a low one behind it; an even number of backslashes stands in front.
+_LONE_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 
 
 async def read_json(request: Request) -> Any:
@@ -33,9 +37,19 @@ async def read_json(request: Request) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidRequestError(f"the body is not valid JSON: {error}") from error
+        raise InvalidRequestError(f"the body is not valid JSON: {_lone_surrogate(body) or error}") from error
     except RecursionError as error:
         raise InvalidRequestError("the body is nested too deeply") from error
+
+
+def _lone_surrogate(body: bytes | bytearray) -> str | None:
+    """Where a text was cut within a character, as clients do that count in UTF-16; None where none was."""
+    found = _LONE_SURROGATE.search(body)
+    if found is None:
+        return None
+    return (
+        f"half of a surrogate pair, {found[1].decode()}, stands at byte {found.start(1)}; texts must be valid Unicode"
+    )
 
 
 async def _read_body(receive: Receive) -> bytes | bytearray:

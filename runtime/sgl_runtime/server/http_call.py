@@ -8,6 +8,10 @@ import msgspec
 from starlette.types import Scope
 
 REQUEST_ID_HEADER = b"x-request-id"
+"""Of every reply, and of requests that bring an id."""
+
+ANTHROPIC_ID_HEADER = b"request-id"
+"""Where Anthropic's clients look for the same."""
 
 _SCOPE_KEY = "sgl.call"
 # What may stand in a log line and in a header as it is.

@@ -4,7 +4,8 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sgl_runtime.server.http_call import REQUEST_ID_HEADER, CurrentCall, begin_call
+from sgl_runtime.server.error_reply import is_anthropic
+from sgl_runtime.server.http_call import ANTHROPIC_ID_HEADER, REQUEST_ID_HEADER, CurrentCall, begin_call
 from sgl_runtime.server.http_log import is_logged, log_call
 
 
@@ -32,7 +33,10 @@ class HttpEntry:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], (REQUEST_ID_HEADER, call.request_id.encode())]
+                request_id = call.request_id.encode()
+                message["headers"] = [*message["headers"], (REQUEST_ID_HEADER, request_id)]
+                if is_anthropic(call.path):
+                    message["headers"].append((ANTHROPIC_ID_HEADER, request_id))
             await send(message)
 
         if not is_logged(call):

@@ -62,10 +62,10 @@ class OpenAICompletion:
                 await submission.finish()
         updates = [pending.take_update() for pending in submission.pendings]
         num_generated = sum(len(update.ids) for update in updates)
-        if body.echo:
-            prompts = [pending.prompt_update() for pending in submission.pendings]
-            updates = [update.behind(prompt) for update, prompt in zip(updates, prompts, strict=True)]
         shape = self._shape(body)
+        if body.echo:
+            for index, pending in enumerate(submission.pendings):
+                shape.echo(index, pending.prompt_update())
         choices = [shape.choice(index, update) for index, update in enumerate(_likeliest(updates, body))]
         usage = usage_object(_usage(submission.pendings, num_generated))
         return {**self._head(prepared), "choices": choices, "usage": usage}
@@ -92,7 +92,7 @@ class OpenAICompletion:
                     update = pending.take_update()
                     num_generated += len(update.ids)
                     if body.echo and index not in begun:
-                        update = update.behind(pending.prompt_update())
+                        shape.echo(index, pending.prompt_update())
                     begun.add(index)
                     if body.usage.in_chunks:
                         no_usage = {"usage": usage_object(_usage(submission.pendings, num_generated))}
@@ -102,9 +102,12 @@ class OpenAICompletion:
             yield {**head, "choices": [], "usage": usage}
 
     def _shape(self, body: OpenAICompletionBody) -> CompletionShape:
-        vocabulary = self._manager.tokenizer.vocabulary
         return CompletionShape(
-            vocabulary, logprobs=body.logprobs, num_top=body.num_top_logprobs, num_choices=len(body.requests)
+            self._manager.tokenizer.vocabulary,
+            logprobs=body.logprobs,
+            num_top=body.num_top_logprobs,
+            num_choices=len(body.requests),
+            skips_special=body.requests[0].sampling.skip_special_tokens,
         )
 
     def _head(self, prepared: PreparedCompletion) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Names of fields in errors, as the body of an OpenAI path has them."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,6 +13,7 @@ _NATIVE_NAMES = (
     ("sampling_params.min_new_tokens", "min_tokens"),
     ("sampling_params.json_schema_lenient", "json_schema_lenient"),
 )
+_IN_BATCH = re.compile(r"(\[\d+\])\.(.*)")
 _LAST_NAMES = (("sampling_params.", ""), ("extra_key", "cache_salt"))
 
 
@@ -41,6 +43,9 @@ def openai_names(
         constraints = [(f"sampling_params.{kind}", constraint) for kind in GRAMMAR_KINDS if constraint is not None]
         for native, name in (*others, *_NATIVE_NAMES, *constraints, *_LAST_NAMES):
             param = param.replace(native, limit if name == "max_tokens" else name)
+        if at := _IN_BATCH.fullmatch(param):
+            # Prompts stand in a list; whatever else there is, they share.
+            param = f"{prompt}{at[1]}" if at[2] == prompt else at[2]
         message = error.message
         if message.startswith(error.param):
             message = param + message.removeprefix(error.param)

@@ -5,6 +5,7 @@ from typing import Any
 from sgl_runtime.ipc.messages import TokenAlternatives
 from sgl_runtime.server.chat.chat_reply import ChatChoice, ChatFinish, ChatUsage
 from sgl_runtime.server.pending_reply import Update, token_bytes, token_text
+from sgl_runtime.server.text_places import TextPlaces
 from sgl_runtime.server.tool_parsers.events import CallArguments, CallBegin, ContentDelta, ReasoningDelta, ReplyEvent
 from sgl_runtime.tokenizer.vocabulary import Vocabulary
 from sgl_runtime.version import distribution_version
@@ -40,36 +41,57 @@ class CompletionShape:
         logprobs: Whether they are wanted.
         num_top: How many of the likeliest tokens are wanted at each place.
         num_choices: Choices of the reply.
+        skips_special: Whether the text of outputs leaves special tokens out.
     """
 
-    def __init__(self, vocabulary: Vocabulary, *, logprobs: bool, num_top: int, num_choices: int) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, *, logprobs: bool, num_top: int, num_choices: int, skips_special: bool
+    ) -> None:
         self._vocabulary = vocabulary
         self._wants_logprobs = logprobs
         self._num_top = num_top
-        # Where the next token's text begins, for each choice.
-        self._offsets = [0] * num_choices
+        self._skipped_ids = vocabulary.special_ids if skips_special else frozenset()
+        self._places = [TextPlaces(vocabulary, skipped_ids=self._skipped_ids) for _ in range(num_choices)]
+        # Prompts that the next choice of an index begins with.
+        self._prompts: dict[int, Update] = {}
+
+    def echo(self, index: int, prompt: Update) -> None:
+        """Begin a choice with its prompt."""
+        self._prompts[index] = prompt
 
     def choice(self, index: int, update: Update) -> dict[str, Any]:
         """A whole choice, or what a chunk says of one."""
+        prompt = self._prompts.pop(index, None)
+        parts = [update] if prompt is None else [prompt, update]
+        logprobs = None
+        if self._wants_logprobs:
+            offsets = [] if prompt is None else self._prompt_offsets(index, prompt)
+            logprobs = self._logprobs(parts, offsets + self._places[index].take(update.ids))
         return {
             "index": index,
-            "text": update.text,
-            "logprobs": self._logprobs(index, update) if self._wants_logprobs else None,
+            "text": "".join(part.text for part in parts),
+            "logprobs": logprobs,
             "finish_reason": None if update.finish is None else update.finish.type,
         }
 
-    def _logprobs(self, index: int, update: Update) -> dict[str, Any]:
-        tokens = [token_text(self._vocabulary, token_id) for token_id in update.ids]
-        offsets = []
-        for token in tokens:
-            offsets.append(self._offsets[index])
-            self._offsets[index] += len(token)
+    def _prompt_offsets(self, index: int, prompt: Update) -> list[int]:
+        places = TextPlaces(self._vocabulary, skipped_ids=frozenset())
+        offsets = places.take(prompt.ids)
+        places.finish()
+        num_characters = len(prompt.text)
+        self._places[index] = TextPlaces(self._vocabulary, skipped_ids=self._skipped_ids, begin=num_characters)
+        # Tokenizers may put something in front that the text does not have: a token, or white space.
+        return [max(0, offset + num_characters - places.end) for offset in offsets]
+
+    def _logprobs(self, parts: list[Update], offsets: list[int]) -> dict[str, Any]:
+        tokens = [token_text(self._vocabulary, token_id) for part in parts for token_id in part.ids]
+        logprobs = [logprob for part in parts for logprob in part.logprobs]
         top = None
         if self._num_top:
-            chosen = zip(tokens, update.logprobs, update.alternatives, strict=True)
+            chosen = zip(tokens, logprobs, [entry for part in parts for entry in part.alternatives], strict=True)
             # The token that came is among them even where it is not one of the likeliest.
             top = [None if entry is None else {**self._top(entry), token: logprob} for token, logprob, entry in chosen]
-        return {"tokens": tokens, "token_logprobs": update.logprobs, "top_logprobs": top, "text_offset": offsets}
+        return {"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": offsets}
 
     def _top(self, entry: TokenAlternatives) -> dict[str, float | None]:
         texts: dict[str, float | None] = {}

@@ -32,16 +32,6 @@ class Update:
     alternatives: list[TokenAlternatives | None]
     finish: FinishReason | None
 
-    def behind(self, prompt: "Update") -> "Update":
-        """Prompt and output as one."""
-        return Update(
-            prompt.text + self.text,
-            prompt.ids + self.ids,
-            prompt.logprobs + self.logprobs,
-            prompt.alternatives + self.alternatives,
-            self.finish,
-        )
-
 
 @dataclass
 class _Output:

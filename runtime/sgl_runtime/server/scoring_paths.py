@@ -16,7 +16,7 @@ from sgl_runtime.server.native_path import NativePath
 from sgl_runtime.server.pending_reply import PendingReply
 from sgl_runtime.server.scoring_labels import LABEL_FIELDS, score_labels
 from sgl_runtime.server.tokenizer_manager import TokenizerManager
-from sgl_runtime.server.vectors import normed, probabilities, raw_vector
+from sgl_runtime.server.vectors import cosine, normed, probabilities, raw_vector
 
 RERANK_FIELDS = ("query", "documents", "top_n", "return_documents", *ENCODE_OPTIONS)
 CLASSIFY_FIELDS = ("input", *ENCODE_OPTIONS)
@@ -153,7 +153,7 @@ class ScoringPaths:
         pendings = await run_encode(self._manager, inputs, fields)
         vectors = [normed(raw_vector(pending)) for pending in pendings]
         return [
-            float(vectors[places[text]] @ vectors[places[other]]) for text, other in zip(first, second, strict=True)
+            cosine(vectors[places[text]], vectors[places[other]]) for text, other in zip(first, second, strict=True)
         ], pendings
 
     def _head(self, kind: str) -> dict[str, Any]:

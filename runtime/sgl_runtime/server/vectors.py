@@ -49,6 +49,11 @@ def normed(vector: FloatVector) -> FloatVector:
     return out
 
 
+def cosine(first: FloatVector, second: FloatVector) -> float:
+    """The cosine of the angle between two vectors of length 1; rounding takes it to no value that none has."""
+    return min(max(float(first @ second), -1.0), 1.0)
+
+
 def checked_dimensions(value: object, pooling: PoolingInfo) -> int | None:
     """How many numbers of each vector are kept; None for all.
 

@@ -218,3 +218,9 @@ def test_nothing_lies_on_something_else(kind: str, text: str) -> None:
 def test_large_automata_are_not_drawn() -> None:
     with pytest.raises(GrammarError, match="501 states; at most 400 are drawn"):
         parts_of("regex", "[a-z]{500}")
+
+
+def test_a_file_that_is_not_there_is_no_regex(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grammar", "explain", "schemas/person.json"]) == 1
+    assert "there is no file 'schemas/person.json'" in capsys.readouterr().err
+    assert main(["grammar", "explain", "--kind", "regex", "person.json"]) == 0

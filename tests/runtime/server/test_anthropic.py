@@ -76,6 +76,17 @@ def test_a_text(server: ChatServer, client: Any) -> None:
     assert usage.output_tokens == len("It is é.".encode()) + 1
 
 
+def test_replies_and_errors_have_the_id_that_clients_look_for(server: ChatServer, client: Any) -> None:
+    server.say("ok")
+    given = {"x-request-id": "mine"}
+    assert client.messages.create(model="x", max_tokens=9, messages=USER, extra_headers=given)._request_id == "mine"
+    with client.messages.stream(model="x", max_tokens=9, messages=USER, extra_headers=given) as stream:
+        assert stream.request_id == "mine"
+    with pytest.raises(anthropic.BadRequestError, match="max_tokens is 0") as caught:
+        client.messages.create(model="x", max_tokens=0, messages=USER, extra_headers=given)
+    assert caught.value.request_id == "mine"
+
+
 def test_events_have_names(server: ChatServer) -> None:
     server.say("ok")
     body = {"max_tokens": 9, "messages": USER, "stream": True}
@@ -257,15 +268,15 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
 @pytest.mark.parametrize(
     ("body", "named"),
     [
-        ({"max_tokens": None}, "max_tokens is None"),
+        ({"max_tokens": None}, "max_tokens is missing"),
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"messages": []}, "messages is []"),
         ({"messages": [5]}, "messages[0] is 5"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role is 'tool'"),
-        ({"messages": [{"role": "user"}]}, "messages[0].content is None"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content is missing"),
         ({"messages": [{"role": "user", "content": [5]}]}, "messages[0].content[0] is 5"),
         ({"messages": [{"role": "user", "content": [IMAGE]}]}, "messages[0].content[0] is of type image"),
-        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text is None"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text is missing"),
         (
             {"messages": [{"role": "user", "content": [{"type": "tool_use"}]}]},
             "messages[0].content[0].type is 'tool_use'",
@@ -285,21 +296,21 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
         ({"temperature": -1}, "temperature is -1"),
         ({"stop_sequences": "x"}, "stop_sequences is 'x'"),
         ({"stop_sequences": [""]}, "stop_sequences[0] is ''"),
-        ({"tools": [{"name": "x"}]}, "tools[0].input_schema is None"),
-        ({"tools": [{"input_schema": {}}]}, "tools[0].name is None"),
+        ({"tools": [{"name": "x"}]}, "tools[0].input_schema is missing"),
+        ({"tools": [{"input_schema": {}}]}, "tools[0].name is missing"),
         ({"tools": [{"type": "web_search_20250305", "name": "x"}]}, "tools[0].type is 'web_search_20250305'"),
         ({"tools": [TOOLS[0], TOOLS[0]]}, "tools[1].name is 'get_weather'"),
         ({"tools": TOOLS, "tool_choice": {"type": "x"}}, "tool_choice.type is 'x'"),
         ({"tools": TOOLS, "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.name is 'x'"),
         ({"tool_choice": {"type": "any"}}, "tool_choice.type is 'any' without tools"),
         ({"thinking": {"type": "x"}}, "thinking.type is 'x'"),
-        ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens is None"),
+        ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens is missing"),
         ({"thinking": {"type": "enabled", "budget_tokens": 50}}, "thinking.budget_tokens is 50"),
         ({"thinking": {"type": "adaptive", "budget_tokens": 5}}, "thinking.budget_tokens is 5"),
         ({"thinking": {"type": "adaptive", "display": "x"}}, "thinking.display is 'x'"),
         ({"output_config": {"effort": "x"}}, "output_config.effort is 'x'"),
         ({"output_config": {"format": {"type": "x"}}}, "output_config.format.type is 'x'"),
-        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema is None"),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema is missing"),
         ({"metadata": {"x": 1}}, "metadata.x is not a known field"),
         ({"container": "x"}, "container is not supported"),
         ({"stop": "x"}, "stop is not supported; give stop_sequences"),

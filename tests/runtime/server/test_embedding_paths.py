@@ -88,7 +88,7 @@ def test_what_is_wrong_is_told(models: dict[str, Path]) -> None:
     async def run() -> None:
         async with served_model(models["encoder"]) as served:
             for path, body, param, sentence in (
-                ("/v1/embeddings", {}, "input", "input is None; it must be a string, a list of token ids"),
+                ("/v1/embeddings", {}, "input", "input is missing; it must be a string, a list of token ids"),
                 ("/v1/embeddings", {"input": ""}, "input", "input is an empty string"),
                 ("/v1/embeddings", {"input": []}, "input", "input is an empty list"),
                 ("/v1/embeddings", {"input": ["a", ""]}, "input[1]", "input[1] is an empty string"),

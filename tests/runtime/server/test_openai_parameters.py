@@ -216,9 +216,41 @@ def test_an_empty_prompt_is_the_token_that_begins_every_text(client: Any, server
     reply = client.completions.create(model="x", prompt="", max_tokens=3)
     assert (reply.choices[0].text, reply.usage.prompt_tokens) == ("a f", 1)
     assert server.scheduler.requests[-1].input_ids == [BOS_ID]
-    with pytest.raises(openai.BadRequestError, match="the prompt is empty") as caught:
-        client.completions.create(model="x", prompt=[[]])
-    assert caught.value.param == "[0].prompt"
+    with pytest.raises(openai.BadRequestError, match=r"the prompt at \[1\] is empty") as caught:
+        client.completions.create(model="x", prompt=[[1], []])
+    assert caught.value.param == "prompt[1]"
+    with pytest.raises(
+        openai.BadRequestError, match=r"^Error code: 400 - prompt\[1\] is \[1\]; it must be a"
+    ) as caught:
+        client.completions.create(model="x", prompt=["a", [1]])
+    assert caught.value.param == "prompt[1]"
+    status, reply = post(server, "completions", {})
+    assert (status, reply["error"]["message"].partition(";")[0]) == (400, "prompt is missing")
+
+
+def test_a_text_that_was_cut_within_a_character_is_told(server: ChatServer) -> None:
+    for text, byte in ((r"a\ud83d", 12), (r"\ud83d\ude00\uD83D and more", 23), (r"\\ud83d\\\ud83d", 20)):
+        body = f'{{"prompt":"{text}"}}'.encode()
+        reply = requests.post(f"{server.url}/v1/completions", data=body, timeout=20)
+        assert reply.status_code == 400
+        assert f"stands at byte {byte}; texts must be valid Unicode" in reply.json()["error"]["message"]
+    reply = requests.post(f"{server.url}/v1/completions", data=rb'{"prompt":"\\ud83d', timeout=20)
+    assert "surrogate" not in reply.json()["error"]["message"]
+
+
+def test_offsets_count_the_characters_of_the_text(client: Any, server: ChatServer) -> None:
+    server.say("é</s>😀b")
+    for options in ({"prompt": "aö"}, {"prompt": [*"aö".encode()]}):
+        body = {"model": "x", **options, "echo": True, "logprobs": 0, "extra_body": {"ignore_eos": True}}
+        choice = client.completions.create(max_tokens=8, **body).choices[0]
+        assert (choice.text, choice.logprobs.text_offset) == ("aöé😀b", [0, 1, 1, 2, 2, 3, 3, 3, 3, 3, 4])
+        chunks = client.completions.create(max_tokens=8, stream=True, **body)
+        streamed = [offset for chunk in chunks for offset in chunk.choices[0].logprobs.text_offset]
+        assert streamed == choice.logprobs.text_offset
+    # What ends within a character shows as one.
+    choice = client.completions.create(model="x", prompt="p", max_tokens=5, logprobs=0, extra_body=body["extra_body"])
+    assert choice.choices[0].text == "é�"
+    assert choice.choices[0].logprobs.text_offset == [0, 0, 1, 1, 1]
 
 
 def test_a_prompt_and_output_past_the_context_name_all_numbers(client: Any) -> None:

@@ -145,9 +145,11 @@ def test_a_folder_that_cannot_be_written_costs_no_request(tmp_path: Path, caplog
 
 def test_replay_says_what_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(tmp_path / "nowhere")]) == 2
-    (tmp_path / "bad.jsonl").write_text("{}\n")
-    assert main(["replay", str(tmp_path / "bad.jsonl")]) == 2
-    assert "missing required field" in capsys.readouterr().err
+    assert "nowhere' cannot be read: No such file" in capsys.readouterr().err
+    for text, number in (("{}\n", 1), ("\n[[\n", 2), ("\n" * 4 + "[" * 100_000, 5)):
+        (tmp_path / "bad.jsonl").write_text(text)
+        assert main(["replay", str(tmp_path / "bad.jsonl")]) == 2
+        assert f"bad.jsonl, line {number}, is no request of a dump: " in capsys.readouterr().err
 
 
 def test_a_crash_dump_has_what_came_of_late_and_what_has_no_reply(tmp_path: Path) -> None:

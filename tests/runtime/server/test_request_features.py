@@ -101,7 +101,7 @@ def test_a_stream_of_a_turn_begins_with_its_first_token(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("params", "param", "message"),
     [
-        ({}, "session_params.id", "session_params.id is None"),
+        ({}, "session_params.id", "session_params.id is missing"),
         ({"id": "none"}, "session_params.id", "there is no open session of this id"),
         ({"id": "s", "rid": "none"}, "session_params.rid", "the session has no such turn"),
         ({"id": "s", "offset": 1.5}, "session_params.offset", "session_params.offset is 1.5"),

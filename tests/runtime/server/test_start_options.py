@@ -87,6 +87,7 @@ def test_wrong_values_name_their_place(
         ("prot = 1", "server.toml: prot is not an option; did you mean port?"),
         ("port = 'x'", "port is 'x'; it must be an integer"),
         ("port = ", "server.toml', which is no TOML"),
+        ("[a]\nmax-queued-requests = 1\n[b]\nmax_queued_requests = 2", "which sets max_queued_requests twice"),
     ):
         path = tmp_path / "server.toml"
         path.write_text(content)
@@ -95,6 +96,8 @@ def test_wrong_values_name_their_place(
     path = tmp_path / "server.yaml"
     path.write_text("- a\n- b")
     assert "it must hold names and values" in refusal(capsys, "--model-path", "m", "--config", str(path))
+    path.write_text("# port: 1\n")
+    assert parse("--model-path", "m", "--config", str(path)).config.server.port == 30000
 
 
 def test_what_is_printed_is_read_again_and_has_no_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
