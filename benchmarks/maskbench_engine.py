@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.base import Grammar, GrammarSpec, GrammarVocabulary
+from sgl_runtime.grammar.distinct_items import DistinctGrammar
 from sgl_runtime.grammar.fsm_backend import FsmGrammar
 from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
 from sgl_runtime.grammar.json_schema.formats import FORMATS
@@ -59,7 +60,8 @@ class FsmMatcher:
     @property
     def num_states(self) -> int | None:
         """Number of automaton states; None for a grammar that is no automaton."""
-        return self._grammar.automaton.num_states if isinstance(self._grammar, FsmGrammar) else None
+        grammar = self._grammar.fsm if isinstance(self._grammar, DistinctGrammar) else self._grammar
+        return grammar.automaton.num_states if isinstance(grammar, FsmGrammar) else None
 
     def reset(self) -> None:
         """Go back to the beginning."""

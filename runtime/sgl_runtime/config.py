@@ -232,7 +232,7 @@ class GrammarConfig:
     json_whitespace: Literal["compact", "single_space", "flexible"] = "single_space"
     json_additional_properties: Literal["closed", "open"] = "closed"
     json_key_order: Literal["definition", "any"] = "definition"
-    max_grammar_states: int = 100_000
+    max_grammar_states: int = 200_000
     max_grammar_depth: int = 256
     grammar_backend: Literal["auto", "fsm", "llguidance", "outlines"] = "auto"
     grammar_cache_size: int = 1024

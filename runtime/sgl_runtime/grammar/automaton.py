@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.graph import Flags, Table, trim
+from sgl_runtime.grammar.item_tracker import ItemTracker
 from sgl_runtime.grammar.needed_depth import Pushes, needed_depth
 
 DEAD = -1
@@ -86,6 +87,8 @@ class ByteAutomaton:
         returns: (R,) int32: states to return to, -1 where a label may not come.
         parts: Ranges of states that other automata share.
         counting, twins: States whose masks can be told from those of others.
+        distinct: States behind the opening bracket of arrays whose items must differ, which the edges do not see to:
+            see `ItemTracker`.
     """
 
     byte_classes: NDArray[np.uint8]
@@ -97,6 +100,7 @@ class ByteAutomaton:
     parts: Sequence[SharedPart] = ()
     counting: Sequence[CountingStates] = ()
     twins: Sequence[TwinStates] = ()
+    distinct: frozenset[int] = frozenset()
 
     @property
     def num_states(self) -> int:
@@ -177,28 +181,36 @@ class ByteAutomaton:
             text.append(byte)
         return bytes(text), self.must_end(state)
 
-    def run(self, state: int, stack: Stack, data: bytes) -> tuple[int, Stack]:
-        """The state and the stack after some bytes; state DEAD when they are not allowed."""
+    def run(self, state: int, stack: Stack, data: bytes, tracker: ItemTracker | None = None) -> tuple[int, Stack]:
+        """The state and the stack after some bytes; state DEAD when they are not allowed.
+
+        Args:
+            state, stack: Those before.
+            data: The bytes.
+            tracker: Reads along, and sees to what `distinct` says; without, that is not seen to.
+        """
         classes, table = self.byte_classes, self.table
         for byte in data:
             after = int(table[state, classes[byte]])
+            opens = False
             if after <= FIRST_SPECIAL:
                 edge = FIRST_SPECIAL - after
                 target = int(self.edge_target[edge])
                 if target >= 0:
                     stack = (*stack, int(self.edge_argument[edge]))
                     after = target
+                    opens = target in self.distinct
                 else:
                     after = int(self.returns[stack[-1] + int(self.edge_argument[edge])])
                     stack = stack[:-1]
-            if after < 0:
+            if after < 0 or (tracker is not None and not tracker.feed(byte, opens=opens)):
                 return DEAD, ()
             state = after
         return state, stack
 
     def accepts(self, data: bytes) -> bool:
         """Whether the bytes are a complete output."""
-        state, _ = self.run(0, (), data)
+        state, _ = self.run(0, (), data, ItemTracker() if self.distinct else None)
         return state >= 0 and bool(self.accepting[state])
 
     def must_end(self, state: int) -> bool:

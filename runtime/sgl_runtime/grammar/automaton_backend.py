@@ -4,6 +4,7 @@ import itertools
 import re
 import time
 import weakref
+from functools import cached_property
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.grammar.automaton_record import from_record, to_record
@@ -12,6 +13,7 @@ from sgl_runtime.grammar.base import EnforcedGrammar, GrammarSpec, GrammarVocabu
 from sgl_runtime.grammar.budget import BudgetError
 from sgl_runtime.grammar.compiler import AutomatonCompiler, MadeAutomaton
 from sgl_runtime.grammar.disk_cache import AutomatonKeys
+from sgl_runtime.grammar.distinct_items import DistinctGrammar, DistinctTokens
 from sgl_runtime.grammar.fsm_backend import FsmGrammar
 from sgl_runtime.grammar.token_mask import TokenMaskCache
 
@@ -82,7 +84,13 @@ class AutomatonBackend:
         )
         # Cursors hold their grammar: when it goes, nobody needs its masks.
         weakref.finalize(grammar, self.masks.release, automaton_id)
-        return EnforcedGrammar(grammar, "fsm", made.relaxed)
+        if not made.automaton.distinct:
+            return EnforcedGrammar(grammar, "fsm", made.relaxed)
+        return EnforcedGrammar(DistinctGrammar(grammar, self._vocabulary, self._distinct_tokens), "fsm", made.relaxed)
+
+    @cached_property
+    def _distinct_tokens(self) -> DistinctTokens:
+        return DistinctTokens(self._vocabulary)
 
     def _kept(self, spec: GrammarSpec) -> MadeAutomaton | None:
         if self._tools.disk_cache is None:

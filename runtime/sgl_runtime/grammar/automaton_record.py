@@ -37,6 +37,7 @@ def to_record(made: MadeAutomaton) -> Record:
         "parts": parts,
         "counting": [astuple(each) for each in automaton.counting],
         "twins": [[each.first_state, list(each.originals)] for each in automaton.twins],
+        "distinct": sorted(automaton.distinct),
         "relaxed": [[each.path, each.reason] for each in made.relaxed],
     }
     return facts, arrays
@@ -57,6 +58,7 @@ def from_record(record: Record) -> MadeAutomaton:
         parts=parts,
         counting=tuple(CountingStates(*each) for each in facts["counting"]),
         twins=tuple(TwinStates(first, originals) for first, originals in facts["twins"]),
+        distinct=frozenset(facts["distinct"]),
     )
     return MadeAutomaton(automaton, relaxed)
 

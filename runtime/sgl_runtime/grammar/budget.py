@@ -22,10 +22,15 @@ class Budget:
         max_states: Most states of any automaton, final or in between.
         timeout_s: Seconds from now after which the next `spend` refuses.
         stop: Ends the work early once it is set; None for work that nobody stops.
+        full_states: Most states that a second try may have, where this is a first one with less; `max_states` by
+            default.  What is made depends on it, never on what the first try may have.
     """
 
-    def __init__(self, *, max_states: int, timeout_s: float, stop: Event | None = None) -> None:
+    def __init__(
+        self, *, max_states: int, timeout_s: float, stop: Event | None = None, full_states: int | None = None
+    ) -> None:
         self.max_states = max_states
+        self.full_states = max_states if full_states is None else full_states
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         self._stop = stop

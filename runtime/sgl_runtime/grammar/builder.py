@@ -78,6 +78,7 @@ class AutomatonBuilder:
         self._parts: list[SharedPart] = []
         self._counting: list[CountingStates] = []
         self._twins: list[TwinStates] = []
+        self._distinct: set[int] = set()
 
     def new_state(self) -> int:
         """A state without edges."""
@@ -121,6 +122,34 @@ class AutomatonBuilder:
         entries = np.full(len(states), self._special(-1, label), dtype=np.int32)
         self._edge_runs.append((states * _NUM_BYTES + data, entries))
 
+    def add_edges(self, states: NDArray[np.int64], data: NDArray[np.int64], targets: NDArray[np.int32]) -> None:
+        """Plain edges, alike for bytes that no fragment tells apart."""
+        self._edge_runs.append((states * _NUM_BYTES + data, targets))
+
+    def add_pushes(
+        self, states: NDArray[np.int64], data: NDArray[np.int64], callees: NDArray[np.int64], returns: NDArray[np.int32]
+    ) -> None:
+        """Edges into callees, alike for bytes that no fragment tells apart.
+
+        Args:
+            states: (S,) the states that they leave.
+            data: (B,) the bytes, the same for each state.
+            callees: (B,) the state that each byte leads to.
+            returns: (S, L) where to go on from each state by label, DEAD where a label may not come.
+        """
+        if not len(data):
+            return
+        places = len(self._returns) + np.arange(len(states)) * returns.shape[1]
+        self._returns += returns.ravel().tolist()
+        kinds, kind = np.unique(callees, return_inverse=True)
+        arguments = np.repeat(places, len(kinds)).astype(np.int32)
+        self._special_runs.append((self._num_specials, np.tile(kinds, len(states)).astype(np.int32), arguments))
+        numbers = self._num_specials + np.arange(len(states))[:, None] * len(kinds) + kind.reshape(1, -1)
+        self._num_specials += len(states) * len(kinds)
+        self._edge_runs.append(
+            ((states[:, None] * _NUM_BYTES + data).ravel(), (FIRST_SPECIAL - numbers).ravel().astype(np.int32))
+        )
+
     def add_counting(self, first: int, count: int, fragment: ByteFragment, callees: NDArray[np.int32]) -> None:
         """Edges with which consecutive states count characters.
 
@@ -137,13 +166,6 @@ class AutomatonBuilder:
         self._special_runs.append((self._num_specials, np.tile(kinds, count).astype(np.int32), arguments))
         self._counting_runs.append((first, count, fragment, callees, self._num_specials))
         self._num_specials += count * len(kinds)
-
-    def add_text(self, state: int, text: bytes) -> int:
-        """A chain of new states that spells a text; returns the last."""
-        last = self.new_state() if text else state
-        if text:
-            self.add_text_to(state, text, last)
-        return last
 
     def add_text_to(self, state: int, text: bytes, target: int) -> None:
         """A chain that spells a text, which is not empty, and ends in a state that is there."""
@@ -183,13 +205,16 @@ class AutomatonBuilder:
         """
         self._merges += (level, state, source)
 
-    def note_counting(self, states: CountingStates) -> None:
-        """Say that states count characters."""
-        self._counting.append(states)
+    def note(self, states: CountingStates | TwinStates) -> None:
+        """Say that states count characters, or are twins of others."""
+        if isinstance(states, CountingStates):
+            self._counting.append(states)
+        else:
+            self._twins.append(states)
 
-    def note_twins(self, states: TwinStates) -> None:
-        """Say that states are twins of others."""
-        self._twins.append(states)
+    def note_distinct(self, state: int) -> None:
+        """Say that a callee's first state begins an array whose items must differ."""
+        self._distinct.add(state)
 
     def accept(self, state: int) -> None:
         """The output may end at a state."""
@@ -237,6 +262,7 @@ class AutomatonBuilder:
             parts=tuple(self._parts),
             counting=tuple(self._counting),
             twins=tuple(self._twins),
+            distinct=frozenset(self._distinct),
         )
 
     def _byte_classes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

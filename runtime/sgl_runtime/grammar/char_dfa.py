@@ -61,6 +61,31 @@ def smallest(alphabet: Alphabet, table: Table, accepting: Flags, start: int, bud
     return CharDfa(alphabet, table, accepting)
 
 
+def num_states_by_length(dfa: CharDfa, most: int, budget: Budget) -> Indices:
+    """How many states the strings of each length lead to.
+
+    Args:
+        dfa: The automaton.
+        most: The greatest length.
+        budget: Paid for each length.
+
+    Returns:
+        (most + 1,) int64.
+    """
+    counts = np.zeros(most + 1, dtype=np.int64)
+    reached = np.zeros(1, dtype=np.int64)
+    for length in range(most + 1):
+        counts[length] = len(reached)
+        budget.spend()
+        targets = dfa.table[reached]
+        following = np.unique(targets[targets >= 0]).astype(np.int64)
+        if np.array_equal(following, reached):
+            counts[length:] = len(reached)
+            break
+        reached = following
+    return counts
+
+
 def intersect(first: CharDfa, second: CharDfa, budget: Budget) -> CharDfa:
     """The strings that both automata accept."""
     alphabet, in_first, in_second = Alphabet.joint(first.alphabet, second.alphabet)

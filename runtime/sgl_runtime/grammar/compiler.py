@@ -76,6 +76,7 @@ class AutomatonCompiler:
             max_states=states if max_states is None else min(states, max_states),
             timeout_s=seconds if timeout_s is None else min(seconds, timeout_s),
             stop=stop,
+            full_states=states,
         )
 
     def make(self, spec: GrammarSpec, budget: Budget) -> MadeAutomaton:

@@ -150,6 +150,8 @@ def forced_share(automaton: ByteAutomaton) -> float:
 def lines_of(found: Explanation) -> list[str]:
     """The report, line by line."""
     tiers = {"fsm": "fsm: an automaton, masks on the device", "llguidance": "llguidance: a parser on the host"}
+    if found.automaton is not None and found.automaton.distinct:
+        tiers["fsm"] = "fsm: an automaton, masks on the host, which compares the items that must differ"
     rows = [("kind", found.kind), ("tier", tiers[found.tier] if found.tier else "none: it is refused")]
     rows += [("note", found.note)] if found.note else []
     rows.append(("compiled in", f"{found.compile_ms:.1f} ms"))

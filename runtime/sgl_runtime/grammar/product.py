@@ -19,7 +19,7 @@ LabelOfMarks = Callable[[tuple[int, ...]], int]
 
 _MAX_KEY = 2**62
 # Combinations of marks that may still come; with more of them a state is kept without a closer look.
-_MAX_OUTCOMES = 512
+_MAX_OUTCOMES = 4096
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ def whole_tree(pattern: str) -> Node:
         GrammarError: the regex is malformed or not supported.
     """
     check_pattern_text(pattern)
-    return _strip_end(_strip_start(parse_regex(pattern)), END, DOLLAR)
+    return _strip_end(_at_start(parse_regex(pattern)), END, DOLLAR)
 
 
 def search_to_dfa(pattern: str, budget: Budget, reader: Reader = Reader.ALL) -> CharDfa:
@@ -76,6 +76,24 @@ def pattern_disputes(pattern: str) -> frozenset[str]:
     return disputes(_parse_pattern(pattern))
 
 
+def is_found_anywhere(pattern: str) -> bool:
+    """Whether a regex as JSON Schema's `pattern` is found in any text, since it matches the empty text everywhere.
+
+    Raises:
+        GrammarError: the regex is malformed or not supported.
+    """
+    return _matches_nothing(_parse_pattern(pattern))
+
+
+def _matches_nothing(node: Node) -> bool:
+    """Whether a node matches the empty text whatever stands around it; False also where that is not seen."""
+    if isinstance(node, Concat):
+        return all(map(_matches_nothing, node.parts))
+    if isinstance(node, Alternation):
+        return any(map(_matches_nothing, node.options))
+    return isinstance(node, Repeat) and (node.least == 0 or _matches_nothing(node.body))
+
+
 @lru_cache(maxsize=256)
 def _parse_pattern(pattern: str) -> Node:
     check_pattern_text(pattern)
@@ -100,6 +118,31 @@ def _strip_start(node: Node) -> Node:
     if isinstance(node, Concat) and node.parts and node.parts[0] == START:
         return Concat(node.parts[1:])
     return node
+
+
+def _at_start(node: Node) -> Node:
+    """A node that begins where the text does, without each `^` that says so, those in look-aheads among them."""
+    if node == START:
+        return Concat()
+    if isinstance(node, Alternation):
+        return Alternation(tuple(map(_at_start, node.options)))
+    if isinstance(node, Look) and node.ahead:
+        return Look(_at_start(node.body), ahead=True, negated=node.negated)
+    if isinstance(node, Concat) and node.parts:
+        num_at_start = 1
+        while num_at_start < len(node.parts) and _takes_nothing(node.parts[num_at_start - 1]):
+            num_at_start += 1
+        return Concat((*map(_at_start, node.parts[:num_at_start]), *node.parts[num_at_start:]))
+    return node
+
+
+def _takes_nothing(node: Node) -> bool:
+    """Whether a node is a condition on what stands around a place."""
+    if isinstance(node, Concat):
+        return all(map(_takes_nothing, node.parts))
+    if isinstance(node, Alternation):
+        return all(map(_takes_nothing, node.options))
+    return isinstance(node, Look)
 
 
 def _strip_end(node: Node, *ends: Node) -> Node:
@@ -142,6 +185,8 @@ class _Builder:
         alike: dict[tuple[bool, bool], list[Node]] = {}
         for option in options:
             from_start = _strip_start(option)
+            if from_start != option:
+                from_start = _at_start(from_start)
             whole = _strip_end(from_start, END)
             alike.setdefault((from_start != option, whole != from_start), []).append(whole)
         for (at_start, at_end), found in alike.items():

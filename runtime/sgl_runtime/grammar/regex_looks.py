@@ -82,6 +82,11 @@ class _Determinizer:
             padded = np.concatenate([guard.dfa.table, np.full((guard.dfa.num_states, 1), -1, dtype=np.int32)], axis=1)
             # The last row is the dead state, found by index -1.
             tables.append([*padded[:, symbols].tolist(), [-1] * alphabet.num_classes])
+        # The state of each that accepts whatever follows: automata are smallest, so that it leads to itself alone.
+        self._for_good = [
+            {state for state in np.flatnonzero(guard.dfa.accepting).tolist() if set(table[state]) == {state}}
+            for guard, table in zip(guards, tables, strict=True)
+        ]
         self._alphabet = alphabet
         self._look_tables = tables
         self._symbol_of_class: list[int] = maps[1].tolist()
@@ -147,14 +152,13 @@ class _Determinizer:
     def _oblige(self, guard: int, state: int) -> tuple[int, int] | bool:
         """The obligation at this state of its automaton, or whether it is met for good (True) or broken (False).
 
-        The automaton of a look-ahead ends in "any text", so that it accepts for good where it accepts.
+        The automaton of a look-ahead ends in "any text", but with a `$` inside it accepts where the text ends and no
+        further: only where it accepts whatever follows is nothing left to be seen.
         """
         negated = self._guards[guard].negated
         if state < 0:
             return negated
-        if self._guards[guard].dfa.accepting[state]:
-            return not negated
-        return guard, state
+        return not negated if state in self._for_good[guard] else (guard, state)
 
     def _closure(self, behind: tuple[int, ...], threads: set[_Thread]) -> frozenset[_Thread]:
         """Follow edges that take no character, guarded ones where their condition may hold."""
@@ -198,8 +202,9 @@ class _Determinizer:
         return frozenset((state, each) for state, kept in by_state.items() for each in kept)
 
     def _is_accepting(self, state: _State) -> bool:
-        """Whether some thread is at the end; obligations that are still open are met if they are negated."""
+        """Whether some thread is at the end, and all of its obligations are met if the text ends here."""
         return any(
-            nfa_state == self._accept and all(self._guards[guard].negated for guard, _ in obligations)
-            for nfa_state, obligations in state[1]
+            nfa_state == self._accept
+            and all(bool(self._guards[guard].dfa.accepting[at]) != self._guards[guard].negated for guard, at in obliged)
+            for nfa_state, obliged in state[1]
         )

@@ -54,10 +54,16 @@ def test_a_regex(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["compiled in"][0].endswith(" ms")
 
 
+def test_items_that_are_compared_are_the_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    code, rows = run(capsys, '{"items": {"type": "string"}, "uniqueItems": true}')
+    assert code == 0
+    assert rows["tier"] == ["fsm: an automaton, masks on the host, which compares the items that must differ"]
+
+
 def test_a_schema_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     schema = {
         "title": "t",
-        "properties": {"a/b": {"type": "string", "maxLenght": 3, "colour": {"minItem": 1}}, "u": {"uniqueItems": True}},
+        "properties": {"a/b": {"type": "string", "maxLenght": 3, "colour": {"minItem": 1}}, "u": {"pattern": "(a)\\1"}},
         "extends": {},
     }
     path = tmp_path / "schema.json"
@@ -70,7 +76,7 @@ def test_a_schema_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path
         "#/properties/a~1b/colour (without effect)",
         "#/properties/a~1b/maxLenght (without effect; did you mean maxLength?)",
     ]
-    assert [problem.split()[0] for problem in rows["problem"]] == ["#/extends", "#/properties/u/uniqueItems"]
+    assert [problem.split()[0] for problem in rows["problem"]] == ["#/extends", "#/properties/u/pattern"]
     assert int(rows["states"][0]) > 10
 
 

@@ -172,7 +172,6 @@ REFUSED: list[tuple[Any, str]] = [
     ({"type": "text"}, "#/type is 'text'; it must be one of null, boolean"),
     ({"type": []}, "#/type is"),
     ({"type": "object", "properties": {"a": {"type": "null"}}, "required": "a"}, "#/required is 'a'; it must be a list"),
-    ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "#/uniqueItems can be enforced only where"),
     ({"type": "array", "uniqueItems": 1}, "#/uniqueItems is 1; it must be true or false"),
     (
         {"type": "array", "items": {"type": "null"}, "minItems": -1},
@@ -206,7 +205,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         {"anyOf": [{"type": "object", "properties": {"a": {"type": "array", "minItems": i}}} for i in range(1, 12)]},
-        "#/anyOf/0/properties/a, #/anyOf/1/properties/a, .* and others are more than 8 alternatives",
+        "#/anyOf/0/properties/a, #/anyOf/1/properties/a, .* and others are 11 alternatives",
     ),
     ({"$ref": "#/$defs/x"}, "#/[$]ref is '#/[$]defs/x', which names nothing"),
     ({"$ref": "http://example.com/s"}, "only references inside the schema"),

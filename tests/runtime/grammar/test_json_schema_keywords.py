@@ -171,3 +171,15 @@ def test_keys_that_are_not_evaluated_are_told_from_those_of_references() -> None
     assert automaton.accepts(b'{"a": 1}')
     assert not automaton.accepts(b'{"a": 1, "b": 2}')
     assert not automaton.accepts(b'{"a": 1, "c": 2}')
+
+
+def test_required_properties_come_in_the_order_of_either_list() -> None:
+    properties = {name: {"type": "integer"} for name in "abc"}
+    schema = {"type": "object", "properties": properties, "required": ["b", "a"]}
+    automaton = compile_automaton(GrammarSpec("json_schema", json.dumps(schema)), GrammarConfig())
+    for keys, is_accepted in (("ab", True), ("ba", True), ("bac", True), ("abc", True), ("acb", False), ("bca", False)):
+        text = json.dumps(dict.fromkeys(keys, 1))
+        assert automaton.accepts(text.encode()) is is_accepted, text
+    schema["required"] = ["a", "b"]
+    automaton = compile_automaton(GrammarSpec("json_schema", json.dumps(schema)), GrammarConfig())
+    assert not automaton.accepts(b'{"b": 1, "a": 1}')

@@ -19,6 +19,7 @@ class Properties:
     Attributes:
         listed: Schemas of properties by name.
         num_ordered: So many of these come in this order; the others are names that other schemas list.
+        required: Those of the former that are required, where they are in another order there; they come in either.
         patterns: Schemas of properties whose names match a regex somewhere.
         additional: Schema of properties that are neither listed nor match.
     """
@@ -27,6 +28,7 @@ class Properties:
     num_ordered: int
     patterns: tuple[tuple[str, Child], ...]
     additional: Child
+    required: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,12 @@ class Unique:
     """The items of an array differ from each other.
 
     Attributes:
-        place: The pointer of the keyword, for messages.
-        seen: JSON texts of the items so far, sorted.
+        seen: JSON texts of the items so far, sorted, where these are few enough to be remembered.
+        num_items: How many items there are so far, where they are not remembered but cannot be more than some number.
     """
 
-    place: str
     seen: tuple[str, ...] = ()
+    num_items: int = 0
 
 
 ObjectAtom = Properties | HasProperty | NumProperties | PropertyNames

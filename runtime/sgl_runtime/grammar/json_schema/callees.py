@@ -51,6 +51,7 @@ class Callee:
         states: State 0 is the start.
         transitions: All transitions of these, each once.
         keys: How the keys of an object are told apart.
+        has_distinct_items: Whether the items of an array must differ and are compared while they are written.
     """
 
     kind: int
@@ -59,6 +60,7 @@ class Callee:
     transitions: list[Transition] = field(default_factory=list)
     keys: KeyClasses | None = None
     rules: ArrayRules | ObjectRules | None = None
+    has_distinct_items: bool = False
 
     def start_again(self) -> None:
         """Drop all but the first state, and its transitions."""

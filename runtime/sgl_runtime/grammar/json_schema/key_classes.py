@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.json_schema.formula import Formulas
+from sgl_runtime.grammar.json_schema.overlay import EMPTY
 from sgl_runtime.grammar.json_schema.questions import Truths
 from sgl_runtime.grammar.json_schema.rules import NO_NAME, KeyClass, ObjectRules
 from sgl_runtime.grammar.json_schema.scalars import Scalars
@@ -27,6 +28,8 @@ class KeyClasses:
         names: The names.
         texts: The spelling of each behind its opening quote, with the closing one; None where it has none.
         has_patterns: Whether keys other than the names are told apart.
+        all_keys: All keys, where they are told apart; nothing where they are not.
+        label_of: The label of each class in `all_keys`.
     """
 
     def __init__(self, rules: ObjectRules, formulas: Formulas, scalars: Scalars, budget: Budget) -> None:
@@ -44,6 +47,8 @@ class KeyClasses:
             index: [KeyClass(index)] for index, text in enumerate(self.texts) if text is not None
         }
         self._others = [KeyClass(NO_NAME)]
+        self.all_keys = EMPTY
+        self.label_of: dict[KeyClass, int] = {}
         if self.has_patterns:
             self._find_classes()
 
@@ -65,9 +70,10 @@ class KeyClasses:
         def label_of(name: int, truths: Truths) -> int:
             return found.setdefault((name, truths), len(found))
 
-        fragment = self._scalars.keys(self.names, self._atoms, label_of, self._budget)
-        present = set(fragment.labels.tolist())
+        self.all_keys = self._scalars.keys(self.names, self._atoms, label_of, self._budget)
+        present = set(self.all_keys.labels.tolist())
         keys = [KeyClass(name, truths) for (name, truths), label in found.items() if label in present]
+        self.label_of = {key: found[key.name, key.truths] for key in keys}
         self._of_name = {}
         self._others = []
         for key in keys:

@@ -7,11 +7,14 @@ states reads the key and says which it was: a tree whose every way out is the fr
 from sgl_runtime.grammar.automaton import DEAD, TwinStates
 from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.json_schema.key_classes import KeyClasses
+from sgl_runtime.grammar.json_schema.key_paths import KeyPaths
 from sgl_runtime.grammar.json_schema.rules import NO_NAME, KeyClass
 from sgl_runtime.grammar.json_schema.string_layout import StringLayout
 
 _QUOTE = ord('"')
 _BODY_LEVEL = 0
+# With fewer names beside patterns, the keys of each state are an automaton of their own.
+_MIN_NAMES = 16
 
 Entries = list[tuple[KeyClass, int]]
 """Keys, and the states behind them, where the colon comes."""
@@ -32,6 +35,7 @@ class KeyLayout:
         self._builder = builder
         self._strings = strings
         self._starts: dict[_Names, int] = {}
+        self._paths: dict[KeyClasses, KeyPaths] = {}
         # For names, how many bytes they share, and the states with 0, 1, ... of these still to come.
         self._chains: dict[_Names, tuple[int, list[int]]] = {}
         self._callees: dict[tuple[bytes | None, ...], int] = {}
@@ -60,10 +64,20 @@ class KeyLayout:
         return known
 
     def _with_patterns(self, keys: KeyClasses, entries: Entries) -> int:
-        fragment = keys.fragment([key for key, _ in entries])
-        first = self._strings.embedded(fragment)
         state = self._builder.new_state()
-        self._builder.add_push(state, _QUOTE, first, tuple(entry for _, entry in entries))
+        if len(keys.names) < _MIN_NAMES:
+            first = self._strings.embedded(keys.fragment([key for key, _ in entries]))
+            self._builder.add_push(state, _QUOTE, first, tuple(entry for _, entry in entries))
+            return state
+        paths = self._paths.get(keys)
+        if paths is None:
+            written = self._strings.embedded(keys.all_keys)
+            paths = self._paths[keys] = KeyPaths(self._builder, keys.all_keys, written)
+        returns = [DEAD] * (int(keys.all_keys.labels.max()) + 1)
+        for key, entry in entries:
+            returns[keys.label_of[key]] = entry
+        start = paths.start([keys.label_of[key] for key, _ in entries])
+        self._builder.add_push(state, _QUOTE, start, tuple(returns))
         return state
 
     def _node(self, names: _Names, depth: int) -> int:
@@ -128,7 +142,7 @@ class KeyLayout:
                     found = children[state, byte] = (child, inside)
                 state, inside = found
             self._builder.add_pop(state, _QUOTE, index + 1)
-        self._builder.note_twins(TwinStates(root, originals))
+        self._builder.note(TwinStates(root, originals))
         return root
 
 

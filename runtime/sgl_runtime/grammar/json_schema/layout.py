@@ -117,6 +117,8 @@ class Layout:
         if known is None:
             known = self._starts[number] = self._builder.new_state()
             callee = self._graph.callees[number]
+            if callee.has_distinct_items:
+                self._builder.note_distinct(known)
             start = callee.states[0]
             if start.end_label is not None:
                 self._builder.add_pop(known, _closing(callee), start.end_label)

@@ -5,29 +5,19 @@ contains the place around the value needs the truth of several formulas at once;
 the output go on gets a label, and those that do not are cut off.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula, Formulas
 from sgl_runtime.grammar.json_schema.kinds import (
-    KINDS,
-    NUMBER,
-    STRING,
     ByKind,
     all_values,
     any_value,
     no_value,
 )
-from sgl_runtime.grammar.json_schema.numbers import NumberRange, NumberValues
-from sgl_runtime.grammar.json_schema.strings import StringValues
 
 Truths = tuple[bool, ...]
 Labels = tuple[tuple[Truths, int], ...]
-
-MAX_FREE = 8
-"""Most formulas about one value of which every combination of truths is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,54 +83,3 @@ def simplest(formulas: Formulas, values: Sequence[ByKind], labels: dict[Truths, 
         for truths in labels
     ]
     return satisfies(any_value(formulas, parts))
-
-
-def possible_truths(formulas: Formulas, values: Sequence[ByKind]) -> list[Truths] | None:
-    """The truths that some formulas can have for one and the same value (and perhaps more); None: too many to list."""
-    if len(values) == 1:
-        return [(True,), (False,)]
-    found: set[Truths] = set()
-    for kind in range(len(KINDS)):
-        truths = _truths_of_kind(formulas, kind, [value[kind] for value in values])
-        if truths is None:
-            return None
-        found.update(truths)
-    return sorted(found, reverse=True)
-
-
-def _truths_of_kind(formulas: Formulas, kind: int, column: list[Formula]) -> list[Truths] | None:
-    free = [index for index, formula in enumerate(column) if formula not in (TRUE, FALSE)]
-    if not free:
-        return [tuple(formula == TRUE for formula in column)]
-    if kind in (NUMBER, STRING):
-        listed = _truths_of_listed(formulas, column)
-        if listed is not None:
-            return listed
-    if len(free) > MAX_FREE:
-        return None
-    truths = []
-    for values in itertools.product((True, False), repeat=len(free)):
-        by_index = dict(zip(free, values, strict=True))
-        truths.append(tuple(by_index.get(index, formula == TRUE) for index, formula in enumerate(column)))
-    return truths
-
-
-def _truths_of_listed(formulas: Formulas, column: list[Formula]) -> list[Truths] | None:
-    """The truths where all atoms list values: those of each listed value, and of all others."""
-    listed: set[object] = set()
-    sets: dict[Formula, frozenset[object]] = {}
-    for atom in formulas.atoms_of(column):
-        payload = formulas.payload(atom)
-        integers = payload.integers() if isinstance(payload, NumberRange) else None
-        if integers is not None:
-            sets[atom] = frozenset(map(Decimal, integers))
-        elif isinstance(payload, StringValues | NumberValues):
-            sets[atom] = frozenset(payload.values)
-        else:
-            return None
-        listed |= sets[atom]
-    found: set[Truths] = set()
-    for value in (*listed, None):
-        holding = {atom for atom, values in sets.items() if value in values}
-        found.add(tuple(formulas.holds(formula, holding.__contains__) for formula in column))
-    return sorted(found, reverse=True)

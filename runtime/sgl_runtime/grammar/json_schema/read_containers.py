@@ -1,6 +1,7 @@
 """Reads the keywords of arrays and objects into formulas, checked."""
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sgl_runtime.grammar.json_schema.atoms import (
@@ -66,7 +67,7 @@ class ContainerReader:
         if "contains" in schema:
             parts.append(self._contains(node, allowed))
         if self._flag(node, "uniqueItems") and (most is None or most > 1):
-            parts.append(self._formulas.atom(Unique(node.child_pointer("uniqueItems"))))
+            parts.append(self._formulas.atom(Unique()))
         if schema.get("unevaluatedItems", True) not in (True, {}):
             evaluated = evaluated_at(node, "unevaluatedItems", self._reader.references)
             if not evaluated.all_items:
@@ -163,7 +164,11 @@ class ContainerReader:
             listed |= {name: ANYTHING for name in allowed if name not in listed}
         if additional == ANYTHING and not patterns and all(child == ANYTHING for child in listed.values()):
             return TRUE
-        return self._formulas.atom(Properties(tuple(listed.items()), num_ordered, patterns, additional))
+        places = dict(zip(listed, range(num_ordered), strict=False))
+        required = tuple(dict.fromkeys(name for name in self._required(node) if name in places))
+        if all(places[name] < places[other] for name, other in pairwise(required)):
+            required = ()
+        return self._formulas.atom(Properties(tuple(listed.items()), num_ordered, patterns, additional, required))
 
     def _required(self, node: SchemaNode) -> list[str]:
         required = node.value.get("required")

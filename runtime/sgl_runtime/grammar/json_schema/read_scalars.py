@@ -2,10 +2,12 @@
 
 from decimal import Decimal
 
+from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.json_schema.formats import is_standard_format
 from sgl_runtime.grammar.json_schema.numbers import Bound, NumberRange
 from sgl_runtime.grammar.json_schema.schema_node import SchemaNode
 from sgl_runtime.grammar.json_schema.strings import StringShape
+from sgl_runtime.grammar.regex import is_found_anywhere
 
 _NUMBER_KEYWORDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"))
 _STRING_KEYWORDS = frozenset(("minLength", "maxLength", "pattern", "format"))
@@ -41,14 +43,23 @@ def read_string(node: SchemaNode) -> list[StringShape]:
     for keyword in ("pattern", "format"):
         if keyword in node.value and not isinstance(node.value[keyword], str):
             raise node.error(keyword, f"is {node.value[keyword]!r}; it must be a string")
+    pattern = node.value.get("pattern")
     shape_format = node.value.get("format")
     shape = StringShape(
         least=node.integer("minLength") or 0,
         most=node.integer("maxLength"),
-        pattern=node.value.get("pattern"),
+        pattern=None if pattern is None or _is_found_anywhere(pattern) else pattern,
         format=shape_format if shape_format is not None and is_standard_format(shape_format) else None,
     )
     return [] if shape == StringShape() else [shape]
+
+
+def _is_found_anywhere(pattern: str) -> bool:
+    try:
+        return is_found_anywhere(pattern)
+    except GrammarError:
+        # What is wrong with it is said where it is enforced.
+        return False
 
 
 def _decimal(node: SchemaNode, keyword: str) -> Decimal | None:

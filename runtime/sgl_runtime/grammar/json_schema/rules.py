@@ -5,8 +5,9 @@ answer leads to a state.  (These are derivatives of the formulas with respect to
 """
 
 import json
+import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from operator import itemgetter
 from typing import Any
@@ -23,16 +24,21 @@ from sgl_runtime.grammar.json_schema.atoms import (
     Unique,
 )
 from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula, Formulas
+from sgl_runtime.grammar.json_schema.key_order import names_before, one_order, with_first
 from sgl_runtime.grammar.json_schema.kinds import ANY_VALUE, NO_VALUE, NUMBER, STRING, ByKind, all_values
-from sgl_runtime.grammar.json_schema.numbers import MAX_LISTED, NumberRange, NumberValues
+from sgl_runtime.grammar.json_schema.numbers import NumberRange, NumberValues
+from sgl_runtime.grammar.json_schema.object_atoms import ObjectAtoms
 from sgl_runtime.grammar.json_schema.questions import Truths
 from sgl_runtime.grammar.json_schema.reader import SchemaReader
-from sgl_runtime.grammar.json_schema.schema_node import UnsupportedKeywordError
 from sgl_runtime.grammar.json_schema.strings import StringValues
+from sgl_runtime.grammar.json_schema.tags import tag_names
 
 Formulae = tuple[Formula, ...]
 
 NO_NAME = -1
+
+MAX_REMEMBERED = 8
+"""Values up to which an array whose items must differ has states that remember which have come."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,10 +61,12 @@ class Step:
     Attributes:
         values: What has to be found out about its value.
         after: What the container's formulas become, by the truths of `values`.
+        compares_items: Whether items must differ that are compared while they are written: see `ItemTracker`.
     """
 
     values: Sequence[ByKind]
     after: Callable[[Truths], Formulae]
+    compares_items: bool = False
 
 
 class _Asked:
@@ -98,18 +106,20 @@ class ArrayRules:
         self._formulas = reader.formulas
 
     def step(self, formulas: Formulae) -> Step:
-        """What the next item asks, and leads to.
-
-        Raises:
-            UnsupportedKeywordError: items must be unique and there is no end to what they may be.
-        """
+        """What the next item asks, and leads to."""
         asked = _Asked()
         after: dict[Formula, _After] = {}
         atoms = self._formulas.atoms_of(formulas)
+        compares_items = False
         for atom in atoms:
             payload = self._formulas.payload(atom)
             if isinstance(payload, Unique):
-                after[atom] = self._unique(payload, asked, self._candidates(atoms, payload))
+                candidates = self._candidates(atoms)
+                if candidates is None or len(candidates) > MAX_REMEMBERED:
+                    compares_items = True
+                    after[atom] = self._compared(atom, payload, math.inf if candidates is None else len(candidates))
+                else:
+                    after[atom] = self._unique(payload, asked, candidates)
             else:
                 after[atom] = self._atom_step(payload, asked)
 
@@ -117,7 +127,7 @@ class ArrayRules:
             values = {atom: value_of(truths) for atom, value_of in after.items()}
             return tuple([self._formulas.substitute(formula, values) for formula in formulas])
 
-        return Step(asked.values, after_item)
+        return Step(asked.values, after_item, compares_items)
 
     def at_end(self, atom: Hashable) -> bool:
         """Whether an atom about the further items holds when there are none."""
@@ -138,8 +148,8 @@ class ArrayRules:
         less = TRUE if atom.least == 1 else self._formulas.atom(Contains(atom.child, atom.least - 1))
         return lambda truths: less if truth(truths) else same
 
-    def _candidates(self, atoms: Sequence[Formula], unique: Unique) -> list[Any]:
-        """The values that the next item can have, where they are listed."""
+    def _candidates(self, atoms: Sequence[Formula]) -> list[Any] | None:
+        """The values that the next item can have; None where they are not listed."""
         parts = []
         for atom in atoms:
             payload = self._formulas.payload(atom)
@@ -152,13 +162,17 @@ class ArrayRules:
         for kind in range(NUMBER, len(value)):
             listed = _listed_values(self._formulas, value[kind]) if kind in (NUMBER, STRING) else None
             if listed is None and value[kind] != FALSE:
-                raise UnsupportedKeywordError(
-                    unique.place,
-                    "can be enforced only where items are listed (enum, const, boolean) or are integers of a range"
-                    f" of at most {MAX_LISTED}",
-                )
+                return None
             found += listed or []
         return found
+
+    def _compared(self, atom: Formula, unique: Unique, most: float) -> _After:
+        """How it stands behind an item that is compared while it is written: of `most` values each comes once."""
+        if most == math.inf:
+            return lambda truths: atom
+        num_items = unique.num_items + 1
+        after = FALSE if num_items > most else self._formulas.atom(Unique(unique.seen, num_items))
+        return lambda truths: after
 
     def _unique(self, unique: Unique, asked: _Asked, candidates: list[Any]) -> _After:
         truths_of = [(json.dumps(value), asked.ask(self._reader.const(value))) for value in candidates]
@@ -168,7 +182,7 @@ class ArrayRules:
                 if truth(truths):
                     if text in unique.seen:
                         return FALSE
-                    return self._formulas.atom(Unique(unique.place, tuple(sorted((*unique.seen, text)))))
+                    return self._formulas.atom(Unique(tuple(sorted((*unique.seen, text))), unique.num_items))
             return self._formulas.atom(unique)
 
         return after
@@ -188,23 +202,6 @@ def _listed_values(formulas: Formulas, formula: Formula) -> list[Any] | None:
         if integers is not None:
             return integers
     return None
-
-
-@dataclass(slots=True)
-class _ObjectAtoms:
-    """The atoms of what an object must still satisfy.
-
-    Attributes:
-        properties: Those that have schemas for properties.
-        needed: Those that ask for a property, by the index of its name.
-        needed_bits: The indices of these, as bits.
-        others: All others, with their payloads.
-    """
-
-    properties: list[Formula] = field(default_factory=list)
-    needed: dict[int, Formula] = field(default_factory=dict)
-    needed_bits: int = 0
-    others: list[tuple[Formula, Hashable]] = field(default_factory=list)
 
 
 class ObjectRules:
@@ -234,6 +231,7 @@ class ObjectRules:
         self._listing = [atom for atom, each in zip(atoms, payloads, strict=True) if isinstance(each, Properties)]
         listing = [payload for payload in payloads if isinstance(payload, Properties)]
         lists = [[name for name, _ in each.listed[: each.num_ordered]] for each in listing]
+        lists += [list(each.required) for each in listing if each.required]
         needed = [payload.name for payload in payloads if isinstance(payload, HasProperty)]
         names = dict.fromkeys(name for names in lists for name in names)
         names.update(dict.fromkeys(needed))
@@ -245,8 +243,11 @@ class ObjectRules:
         self._index = {name: index for index, name in enumerate(self.names)}
         self._listed = {atom: dict(each.listed) for atom, each in zip(self._listing, listing, strict=True)}
         self._values: dict[tuple[Formula, KeyClass], ByKind] = {}
-        self._atoms: dict[Formulae, _ObjectAtoms] = {}
-        self._earlier = [0] * len(self.names) if any_order else self._names_before(lists)
+        self._atoms: dict[Formulae, ObjectAtoms] = {}
+        # The names that come before all others.
+        self._first: list[int] = []
+        indices = [[self._index[name] for name in names] for names in lists]
+        self._earlier = [0] * len(self.names) if any_order else names_before(indices, len(self.names))
 
     @property
     def start(self) -> int:
@@ -272,28 +273,26 @@ class ObjectRules:
 
     def use_one_order(self) -> None:
         """Let all names come in the order in which the schemas first name them: that needs fewer states."""
-        self._earlier = [(1 << index) - 1 for index in range(len(self.names))]
+        self._earlier = with_first(one_order(len(self.names)), self._first)
         self.has_one_order = True
 
-    def _names_before(self, lists: list[list[str]]) -> list[int]:
-        """For each name, as bits, those that may not come after it: before it in a list, and behind it in none."""
-        before = [0] * len(self.names)
-        behind = [0] * len(self.names)
-        for names in lists:
-            bits = [1 << self._index[name] for name in names]
-            earlier, later = 0, sum(bits)
-            for name, bit in zip(names, bits, strict=True):
-                later &= ~bit
-                before[self._index[name]] |= earlier
-                behind[self._index[name]] |= later
-                earlier |= bit
-        return [early & ~late for early, late in zip(before, behind, strict=True)]
+    def put_tags_first(self) -> bool:
+        """Let names come first by whose values alternatives differ; returns whether some did not before."""
+        before = self._earlier
+        tags = tag_names(self._reader, self._listed.values())
+        self._first = [index for index, name in enumerate(self.names) if name in tags]
+        self._earlier = with_first(before, self._first)
+        return self._earlier != before
+
+    def waits_for_tags(self, position: int) -> bool:
+        """Whether names that were put first may still come."""
+        return any(not position >> index & 1 for index in self._first)
 
     def step(self, formulas: Formulae, position: int, key: KeyClass) -> Step:
         """What a property asks, and leads to."""
         atoms = self._atoms.get(formulas)
         if atoms is None:
-            atoms = self._atoms[formulas] = self._atoms_of(formulas)
+            atoms = self._atoms[formulas] = ObjectAtoms.of(formulas, self._formulas, self._index)
         asked = _Asked()
         # What becomes of atoms whatever the value is; others become FALSE where an answer is no.
         known = {atom: self._after_any(payload, key) for atom, payload in atoms.others}
@@ -303,18 +302,21 @@ class ObjectRules:
             index = passed.bit_length() - 1
             known[atoms.needed[index]] = TRUE if index == key.name else FALSE
             passed ^= 1 << index
-        conditions: list[tuple[Formula, int]] = []
+        conditions: list[tuple[Formula, ByKind]] = []
         for atom in atoms.properties:
             value = self._schema_of(atom, key)
             if value == NO_VALUE:
                 known[atom] = FALSE
             elif value != ANY_VALUE:
-                conditions.append((atom, asked.number_of(value)))
+                conditions.append((atom, value))
+        left = [self._formulas.substitute(formula, known) for formula in formulas]
+        # What has no say in these any more is not asked about.
+        atoms_left = set(self._formulas.atoms_of(left))
+        numbers = [(atom, asked.number_of(value)) for atom, value in conditions if atom in atoms_left]
 
         def after(truths: Truths) -> Formulae:
-            values = known.copy()
-            values.update([(atom, FALSE) for atom, number in conditions if not truths[number]])
-            return tuple([self._formulas.substitute(formula, values) for formula in formulas])
+            values = {atom: FALSE for atom, number in numbers if not truths[number]}
+            return tuple([self._formulas.substitute(formula, values) for formula in left])
 
         return Step(asked.values, after)
 
@@ -340,20 +342,6 @@ class ObjectRules:
     def value_of(self, key: KeyClass) -> ByKind:
         """What the value of a property must satisfy, for the formulas that `needed_names` knows."""
         return all_values(self._formulas, [self._schema_of(atom, key) for atom in self._listing])
-
-    def _atoms_of(self, formulas: Formulae) -> _ObjectAtoms:
-        found = _ObjectAtoms()
-        for atom in self._formulas.atoms_of(formulas):
-            payload = self._formulas.payload(atom)
-            if isinstance(payload, Properties):
-                found.properties.append(atom)
-            elif isinstance(payload, HasProperty):
-                index = self._index[payload.name]
-                found.needed[index] = atom
-                found.needed_bits |= 1 << index
-            else:
-                found.others.append((atom, payload))
-        return found
 
     def _after_any(self, payload: Hashable, key: KeyClass) -> Formula:
         """What an atom about the number of properties, or about their names, becomes."""

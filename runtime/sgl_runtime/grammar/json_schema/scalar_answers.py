@@ -1,19 +1,22 @@
 """ScalarAnswers: the strings and numbers that have an answer to a question."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.budget import Budget, BudgetError
 from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.json_schema.char_strings import CharStrings
+from sgl_runtime.grammar.json_schema.formula import Formula
 from sgl_runtime.grammar.json_schema.kinds import NUMBER, STRING
 from sgl_runtime.grammar.json_schema.questions import Question, Truths, narrowed
 from sgl_runtime.grammar.json_schema.reader import SchemaReader
-from sgl_runtime.grammar.json_schema.scalars import Scalars
+from sgl_runtime.grammar.json_schema.scalars import MAX_COUNTED, Scalars
 from sgl_runtime.grammar.json_schema.strings import StringShape
+from sgl_runtime.grammar.json_schema.truth import TruthLabel
 
-MAX_COUNTED = 16_384
-"""Strings of which no more than the length is asked are made no longer than this."""
+_Labelled = TypeVar("_Labelled", bound=ByteFragment | CharStrings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +50,18 @@ class ScalarAnswers:
 
     def numbers(self, question: Question) -> ByteFragment | None:
         """Numbers with their labels, None where there are none."""
-        return self._scalar(question, NUMBER)
+        return self._scalar(question, NUMBER, self._scalars.numbers)
 
-    def strings(self, question: Question) -> ByteFragment | None:
+    def strings(self, question: Question) -> ByteFragment | CharStrings | None:
         """What stands between the quotes of strings, with their labels; None where there are none."""
-        return self._scalar(question, STRING)
+        return self._scalar(question, STRING, self._scalars.strings)
 
-    def _scalar(self, question: Question, kind: int) -> ByteFragment | None:
+    def _scalar(self, question: Question, kind: int, make: Callable[..., _Labelled]) -> _Labelled | None:
         formulas, labels = narrowed([value[kind] for value in question.values], question.labels)
         if not labels:
             return None
+        if kind == STRING and len(formulas) == len(labels) == 1 and labels[0][0][0]:
+            formulas = (self._shortened(formulas[0]),)
         atoms = self._formulas.atoms_of(formulas)
         by_truths = dict(labels)
         is_plain = list(formulas) == atoms
@@ -68,13 +73,41 @@ class ScalarAnswers:
             found = tuple(self._formulas.holds(formula, truth_of.__getitem__) for formula in formulas)
             return by_truths.get(found, -1)
 
+        fragment = self._made(make, atoms, label_of)
+        return None if fragment.is_empty else fragment
+
+    def _shortened(self, formula: Formula) -> Formula:
+        """A formula that strings are to satisfy, with lengths for which automata suffice that are not too large."""
+        parts = []
+        for part in self._formulas.parts_of(formula):
+            shape = self._formulas.payload(part)
+            if part > 0 and isinstance(shape, StringShape) and (shape.pattern or shape.format) and shape.most:
+                shorter = self._scalars.shortened(shape, self._budget)
+                if shorter != shape and shape in self._reader.places:
+                    self._reader.places.setdefault(shorter, self._reader.places[shape])
+                part = self._formulas.atom(shorter)
+            parts.append(part)
+        return self._formulas.all_of(parts)
+
+    def truths(self, kind: int, formulas: Sequence[Formula]) -> list[Truths]:
+        """The truths that formulas about strings or numbers have for some value, and perhaps more."""
+        atoms = self._formulas.atoms_of(formulas)
+        found: dict[Truths, int] = {}
+
+        def label_of(truths: Truths) -> int:
+            truth_of = dict(zip(atoms, truths, strict=True))
+            key = tuple(self._formulas.holds(formula, truth_of.__getitem__) for formula in formulas)
+            return found.setdefault(key, len(found))
+
+        self._made(self._scalars.strings if kind == STRING else self._scalars.numbers, atoms, label_of)
+        return list(found)
+
+    def _made(self, make: Callable[..., _Labelled], atoms: Sequence[Formula], label_of: TruthLabel) -> _Labelled:
         payloads: tuple[Any, ...] = tuple(self._formulas.payload(atom) for atom in atoms)
-        make: Any = self._scalars.strings if kind == STRING else self._scalars.numbers
         try:
-            fragment: ByteFragment = make(payloads, label_of, self._budget)
+            return make(payloads, label_of, self._budget)
         except GrammarError as error:
             raise self._with_place(error, payloads) from None
-        return None if fragment.is_empty else fragment
 
     def _with_place(self, error: GrammarError, payloads: tuple[Any, ...]) -> GrammarError:
         """An error about one of some atoms, with the place where that was read if it can be found."""

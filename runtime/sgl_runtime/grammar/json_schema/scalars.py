@@ -5,28 +5,40 @@ negation, union, intersection and exclusive choice of atoms are all the same her
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sgl_runtime.errors import GrammarError
+from sgl_runtime.grammar.alphabet import Alphabet
 from sgl_runtime.grammar.budget import Budget
-from sgl_runtime.grammar.char_dfa import CharDfa
+from sgl_runtime.grammar.char_dfa import CharDfa, num_states_by_length
 from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.graph import Labels, Table
+from sgl_runtime.grammar.json_schema.char_strings import MIN_STATES, CharStrings
 from sgl_runtime.grammar.json_schema.formats import format_dfa
-from sgl_runtime.grammar.json_schema.fragments import SizedCache
+from sgl_runtime.grammar.json_schema.fragments import Kept, SizedCache
 from sgl_runtime.grammar.json_schema.json_spelling import any_spelling, canonical, spellable_chars, spelled
 from sgl_runtime.grammar.json_schema.number_scalars import number_fragment
 from sgl_runtime.grammar.json_schema.numbers import NumberAtom
 from sgl_runtime.grammar.json_schema.overlay import EMPTY, overlay
-from sgl_runtime.grammar.json_schema.string_parts import Language, PatternLanguage, StringParts
+from sgl_runtime.grammar.json_schema.string_parts import FormatLanguage, Language, PatternLanguage, StringParts
 from sgl_runtime.grammar.json_schema.strings import StringAtom, StringShape, StringValues
 from sgl_runtime.grammar.json_schema.truth import FALSE, TRUE, Truth, TruthLabel, TruthLabels
 from sgl_runtime.grammar.product import labelled_product
 from sgl_runtime.grammar.regex import search_to_dfa
+from sgl_runtime.grammar.regex_tree import Reader
 
 _MAX_FRAGMENT_BYTES = 128 * 2**20
 _MAX_AUTOMATON_BYTES = 64 * 2**20
+# A string whose length is shortened gets one of so many parts of all states.
+_SHARE_OF_STRING = 2
+MAX_COUNTED = 16_384
+"""Strings whose length is shortened have no more characters."""
+# Strings are not shortened to fewer characters than these.
+_MIN_MOST = 100
 
 KeyLabel = Callable[[int, tuple[bool, ...]], int]
 """The label of a key by the index of the name that it is (-1 for another key) and the truth of each atom."""
@@ -44,9 +56,12 @@ class Scalars:
         self._usable_set = bytes(np.flatnonzero(usable_bytes).tolist())
         self._chars = spellable_chars(usable_bytes)
         self._fragments: SizedCache[ByteFragment] = SizedCache(_MAX_FRAGMENT_BYTES)
+        self._strings: SizedCache[ByteFragment | CharStrings] = SizedCache(_MAX_FRAGMENT_BYTES)
         self._automata: SizedCache[CharDfa] = SizedCache(_MAX_AUTOMATON_BYTES)
 
-    def strings(self, atoms: tuple[StringAtom, ...], label_of: TruthLabel, budget: Budget) -> ByteFragment:
+    def strings(
+        self, atoms: tuple[StringAtom, ...], label_of: TruthLabel, budget: Budget
+    ) -> ByteFragment | CharStrings:
         """The text between the quotes of the strings that have a label.
 
         With atoms, strings are spelled as `json.dumps` with `ensure_ascii=False` does; without, in every way.
@@ -60,9 +75,40 @@ class Scalars:
             GrammarError: a pattern is malformed, not supported or too large, or the budget does not suffice.
         """
         if not atoms:
-            any_string = self._fragments.get("any spelling", lambda: any_spelling(self._usable, budget))
-            return _relabelled(any_string, label_of(()))
-        return self._labelled(atoms, TruthLabels(len(atoms), label_of), {}, budget)
+            return self.any_strings(label_of(()), budget)
+        labels = TruthLabels(len(atoms), label_of)
+        key = None if labels.table is None else ("strings", atoms, labels.table, ())
+        return self._remembered(self._strings, key, lambda: self._compile_strings(atoms, labels, budget))
+
+    def shortened(self, shape: StringShape, budget: Budget) -> StringShape:
+        """A shape that only strings of the given one have, with a `most` that is small enough for an automaton.
+
+        It has none where no string of the pattern or format is longer, and is the same where it is small enough already
+        or where not even short strings would do.
+        """
+        if shape.most is None:
+            return shape
+        try:
+            automata = [self._automaton(each, budget) for each in _languages_of(shape)]
+        except GrammarError:
+            # What is wrong is said where it is enforced.
+            return shape
+        # More lengths than there may be states need not be looked at.
+        longest = min(shape.most, budget.full_states)
+        counts = [num_states_by_length(each, longest, budget) for each in automata]
+        if not all(each[-1] for each in counts):
+            return replace(shape, most=None)
+        num_states = np.max(np.cumsum(counts, axis=1), axis=0)
+        if longest == shape.most and num_states[-1] <= budget.full_states:
+            return shape
+        affordable = int(np.searchsorted(num_states, budget.full_states // _SHARE_OF_STRING, side="right")) - 1
+        most = max(shape.least, min(affordable, MAX_COUNTED))
+        return replace(shape, most=most) if _MIN_MOST <= most < shape.most else shape
+
+    def any_strings(self, label: int, budget: Budget) -> ByteFragment:
+        """The text between the quotes of all strings, in every spelling."""
+        any_string = self._fragments.get("any spelling", lambda: any_spelling(self._usable, budget))
+        return _relabelled(any_string, label)
 
     def keys(
         self, names: tuple[str, ...], atoms: tuple[StringAtom, ...], label_of: KeyLabel, budget: Budget
@@ -94,7 +140,7 @@ class Scalars:
         """
         labels = TruthLabels(len(atoms), label_of)
         key = None if labels.table is None else ("numbers", atoms, labels.table)
-        return self._remembered(key, lambda: number_fragment(atoms, labels, self._usable, budget))
+        return self._remembered(self._fragments, key, lambda: number_fragment(atoms, labels, self._usable, budget))
 
     def spellable(self, text: str) -> bool:
         """Whether the JSON spelling of a string consists of usable bytes."""
@@ -117,8 +163,8 @@ class Scalars:
         """The strings with a label: given names have labels of their own, all others have `labels`."""
         key = None
         if labels.table is not None:
-            key = ("strings", atoms, labels.table, tuple((name, each.table) for name, each in by_name.items()))
-        return self._remembered(key, lambda: self._compile(atoms, labels, by_name, budget))
+            key = ("keys", atoms, labels.table, tuple((name, each.table) for name, each in by_name.items()))
+        return self._remembered(self._fragments, key, lambda: self._compile(atoms, labels, by_name, budget))
 
     def _compile(
         self,
@@ -127,6 +173,26 @@ class Scalars:
         by_name: Mapping[str, TruthLabels],
         budget: Budget,
     ) -> ByteFragment:
+        others, labelled = self._read(atoms, labels, by_name, budget)
+        return overlay(others.spelled(budget), labelled, budget)
+
+    def _compile_strings(
+        self, atoms: tuple[StringAtom, ...], labels: TruthLabels, budget: Budget
+    ) -> ByteFragment | CharStrings:
+        others, labelled = self._read(atoms, labels, {}, budget)
+        strings = None
+        if not labelled and len(others.table) >= MIN_STATES:
+            strings = CharStrings.of(others.alphabet, others.table, others.labels, budget)
+        return overlay(others.spelled(budget), labelled, budget) if strings is None else strings
+
+    def _read(
+        self,
+        atoms: tuple[StringAtom, ...],
+        labels: TruthLabels,
+        by_name: Mapping[str, TruthLabels],
+        budget: Budget,
+    ) -> tuple["_Others", dict[bytes, int]]:
+        """The strings that have no label by their text alone, and the labels of the spellings of the others."""
         shapes = [at for at, atom in enumerate(atoms) if isinstance(atom, StringShape)]
         everywhere = [labels, *by_name.values()]
         parts = StringParts(
@@ -149,14 +215,11 @@ class Scalars:
             for text, each in texts.items()
             if self.spellable(text)
         }
-        rest = self._others(parts, lambda marks: labels.label(all_truths(parts.truths(marks), None)), budget)
-        return overlay(rest, labelled, budget)
-
-    def _others(self, parts: StringParts, label_of: Callable[[tuple[int, ...]], int], budget: Budget) -> ByteFragment:
-        """The strings that have no label by their text alone."""
         alphabet, automata = parts.parts(self._chars, budget)
-        table, labels = labelled_product(automata, label_of, budget)
-        return EMPTY if (labels < 0).all() else spelled(alphabet, table, labels, budget)
+        table, found = labelled_product(
+            automata, lambda marks: labels.label(all_truths(parts.truths(marks), None)), budget
+        )
+        return _Others(alphabet, table, found), labelled
 
     def _automaton(self, language: Language, budget: Budget) -> CharDfa:
         if isinstance(language, PatternLanguage):
@@ -165,8 +228,39 @@ class Scalars:
         name, wide = language.name, language.wide
         return self._automata.get(language, lambda: format_dfa(name, budget, wide=wide))
 
-    def _remembered(self, key: Hashable | None, make: Callable[[], ByteFragment]) -> ByteFragment:
-        return make() if key is None else self._fragments.get(key, make)
+    def _remembered(self, cache: SizedCache[Kept], key: Hashable | None, make: Callable[[], Kept]) -> Kept:
+        return make() if key is None else cache.get(key, make)
+
+
+def _languages_of(shape: StringShape) -> list[Language]:
+    """What a shape says besides lengths, read for everyone."""
+    languages: list[Language] = []
+    if shape.pattern is not None:
+        languages.append(PatternLanguage(shape.pattern, Reader.ALL))
+    if shape.format is not None:
+        languages.append(FormatLanguage(shape.format, wide=False))
+    return languages
+
+
+@dataclass(frozen=True, eq=False)
+class _Others:
+    """A smallest automaton over characters.
+
+    Attributes:
+        alphabet: C classes of characters.
+        table: (S, C) int32.
+        labels: (S,) int32.
+    """
+
+    alphabet: Alphabet
+    table: Table
+    labels: Labels
+
+    def spelled(self, budget: Budget) -> ByteFragment:
+        """The spellings of its strings."""
+        if (self.labels < 0).all():
+            return EMPTY
+        return spelled(self.alphabet, self.table, self.labels, budget)
 
 
 def _relabelled(fragment: ByteFragment, label: int) -> ByteFragment:

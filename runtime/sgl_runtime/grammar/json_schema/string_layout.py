@@ -7,6 +7,7 @@ from sgl_runtime.grammar.automaton import DEAD, CountingStates
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.json_schema.char_strings import CharStrings
 from sgl_runtime.grammar.json_schema.scalar_answers import CountedStrings
 from sgl_runtime.grammar.json_schema.scalars import Scalars
 
@@ -26,19 +27,59 @@ class StringLayout:
         self._builder = builder
         self._scalars = scalars
         self._budget = budget
-        self._embedded: dict[ByteFragment, int] = {}
+        self._embedded: dict[ByteFragment | CharStrings, int] = {}
         self._counted: dict[CountedStrings, int] = {}
         self._char_callees: NDArray[np.int32] | None = None
 
-    def embedded(self, fragment: ByteFragment) -> int:
+    def embedded(self, fragment: ByteFragment | CharStrings) -> int:
         """The state behind the opening quote of strings that a fragment spells."""
         known = self._embedded.get(fragment)
-        if known is None:
+        if known is None and isinstance(fragment, CharStrings):
+            known = self._embedded[fragment] = self._by_character(fragment)
+        elif known is None and isinstance(fragment, ByteFragment):
             known = self._embedded[fragment] = self._builder.embed(fragment, key=fragment)
             for offset, label in enumerate(fragment.labels.tolist()):
                 if label >= 0:
                     self._builder.add_pop(known + offset, _QUOTE, label)
+        assert known is not None
         return known
+
+    def _by_character(self, strings: CharStrings) -> int:
+        """A state for each state over characters; what is inside a longer character is read by callees."""
+        first = self._builder.new_states(len(strings.table))
+        for kind, character in enumerate(strings.characters):
+            (states,) = np.nonzero(strings.kinds == kind)
+            targets = strings.table[states]
+            targets = np.where(targets >= 0, targets + np.int32(first), np.int32(DEAD))
+            heads = character.table[0]
+            label_of = np.where(heads >= 0, character.labels[heads], DEAD)
+            (whole,) = np.nonzero(label_of >= 0)
+            behind = targets[:, label_of[whole]]
+            self._builder.add_edges(np.repeat(first + states, len(whole)), np.tile(whole, len(states)), behind.ravel())
+            (longer,) = np.nonzero((heads >= 0) & (label_of < 0))
+            # Written out in any case: it tells apart the bytes that the edges above do.
+            callees = self._inside_of(character)[heads[longer]]
+            self._builder.add_pushes(first + states, longer, callees, targets)
+        for label in np.unique(strings.labels[strings.labels >= 0]).tolist():
+            (ends,) = np.nonzero(strings.labels == label)
+            self._builder.add_pops(first + ends, np.full(len(ends), _QUOTE, dtype=np.int64), label)
+        return first
+
+    def _inside_of(self, character: ByteFragment) -> NDArray[np.int64]:
+        """(S,) the states that read on inside a character and end with its label, by the states of its spelling."""
+        is_inside = character.labels < 0
+        numbers = np.where(is_inside, np.cumsum(is_inside) - 1, DEAD).astype(np.int32)
+        rows = np.where(character.class_table >= 0, numbers[character.class_table], np.int32(DEAD))[is_inside]
+        fragment = ByteFragment(rows, np.zeros(len(rows), dtype=np.int32), character.byte_classes)
+        numbered: NDArray[np.int64] = numbers.astype(np.int64) + self._builder.embed(fragment)
+        table = character.table
+        label_of = np.where(table >= 0, character.labels[table], DEAD)
+        # The start, which nothing leads to, pops nothing.
+        label_of[0] = DEAD
+        for label in np.unique(label_of[label_of >= 0]).tolist():
+            states, data = np.nonzero(label_of == label)
+            self._builder.add_pops(numbered[states], data.astype(np.int64), label)
+        return numbered
 
     def other_keys(self) -> tuple[int, ByteFragment]:
         """The state behind the opening quote of a key of any text, label 0, and the fragment that spells it."""
@@ -65,11 +106,11 @@ class StringLayout:
             self._builder.add_pop(first + count, _QUOTE, wanted.label)
         enough = np.arange(wanted.least, count, dtype=np.int64)
         self._builder.add_pops(first + enough, np.full(len(enough), _QUOTE, dtype=np.int64), wanted.label)
-        self._builder.note_counting(CountingStates(first, count + 1, wanted.least, wanted.most, wanted.label))
+        self._builder.note(CountingStates(first, count + 1, wanted.least, wanted.most, wanted.label))
         return first
 
     def _body(self, label: int) -> ByteFragment:
-        return self._scalars.strings((), lambda truths: label, self._budget)
+        return self._scalars.any_strings(label, self._budget)
 
     def _characters(self) -> NDArray[np.int32]:
         """(256,) the callee that reads on behind the first byte of a longer character, DEAD for other bytes."""

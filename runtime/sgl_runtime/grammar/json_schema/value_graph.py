@@ -12,19 +12,19 @@ from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.budget import Budget, BudgetError
 from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.json_schema.callees import Callee, CalleeState, Transition
+from sgl_runtime.grammar.json_schema.char_strings import CharStrings
 from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula
 from sgl_runtime.grammar.json_schema.key_classes import KeyClasses
 from sgl_runtime.grammar.json_schema.kinds import ANY_VALUE, ARRAY, NO_VALUE, NUM_WORDS, OBJECT, ByKind
 from sgl_runtime.grammar.json_schema.live_labels import cut_dead_labels, find_labels
 from sgl_runtime.grammar.json_schema.plain_objects import STATES_FOR_NAME, STATES_FOR_ORDER, build_plain
+from sgl_runtime.grammar.json_schema.possible_truths import MAX_TRUTHS, PossibleTruths
 from sgl_runtime.grammar.json_schema.questions import (
-    MAX_FREE,
     WHATEVER,
     Labels,
     Question,
     Truths,
     narrowed,
-    possible_truths,
     satisfies,
     simplest,
 )
@@ -34,6 +34,10 @@ from sgl_runtime.grammar.json_schema.scalar_answers import CountedStrings, Scala
 from sgl_runtime.grammar.json_schema.scalars import Scalars
 
 _MAX_CUTS = 16
+
+
+class TooManyAlternativesError(GrammarError):
+    """Alternatives of one value cannot be told apart in reasonable space."""
 
 
 @dataclass(slots=True)
@@ -50,7 +54,7 @@ class Answers:
 
     words: tuple[int | None, ...]
     number: ByteFragment | None
-    string: ByteFragment | None
+    string: ByteFragment | CharStrings | None
     counted: CountedStrings | None
     labels: frozenset[int]
     callees: list[int]
@@ -73,6 +77,7 @@ class ValueGraph:
         self._budget = budget
         self._any_order = any_order
         self._scalar_answers = ScalarAnswers(reader, scalars, budget)
+        self._possible = PossibleTruths(reader, self._scalar_answers, budget)
         self._array_rules = ArrayRules(reader)
         self.callees: list[Callee] = []
         self._numbers: dict[tuple[int, Formulae, Labels], int] = {}
@@ -158,10 +163,29 @@ class ValueGraph:
                 return
         if isinstance(callee.rules, ObjectRules):
             limit = STATES_FOR_ORDER + STATES_FOR_NAME * len(callee.rules.names)
-        if not self._build_states(callee, limit) and isinstance(callee.rules, ObjectRules):
+        num_callees = len(self.callees)
+        try:
+            is_built = self._build_states(callee, limit)
+        except TooManyAlternativesError:
+            if not isinstance(callee.rules, ObjectRules) or not callee.rules.put_tags_first():
+                raise
+            callee.start_again()
+            self._forget(num_callees)
+            is_built = self._build_states(callee, limit)
+        if not is_built and isinstance(callee.rules, ObjectRules):
             callee.rules.use_one_order()
             callee.start_again()
             self._build_states(callee, math.inf)
+
+    def _forget(self, num_callees: int) -> None:
+        """Drop all callees but the first ones, and the answers that refer to them."""
+        del self.callees[num_callees:]
+        self._numbers = {key: number for key, number in self._numbers.items() if number < num_callees}
+        self._answers = {
+            question: answers
+            for question, answers in self._answers.items()
+            if all(number < num_callees for number in answers.callees)
+        }
 
     def _asks_whether(self, callee: Callee) -> bool:
         """Whether what is asked is just whether a formula holds."""
@@ -196,7 +220,9 @@ class ValueGraph:
     ) -> None:
         """Make the transitions of a state, and the states that these lead to."""
         if callee.kind == ARRAY:
-            transition = self._transition(callee, None, self._array_rules.step(state.formulas), 0, numbers)
+            step = self._array_rules.step(state.formulas)
+            callee.has_distinct_items |= step.compares_items
+            transition = self._transition(callee, None, step, 0, numbers)
             state.transitions += [] if transition is None else [transition]
             return
         rules, keys = callee.rules, callee.keys
@@ -208,7 +234,12 @@ class ValueGraph:
             same = (state.formulas, key, moved)
             if same not in known:
                 step = rules.step(state.formulas, state.position, key)
-                known[same] = self._transition(callee, key, step, moved, numbers)
+                try:
+                    known[same] = self._transition(callee, key, step, moved, numbers)
+                except TooManyAlternativesError:
+                    if not rules.waits_for_tags(state.position):
+                        raise
+                    continue
             transition = known[same]
             if transition is not None:
                 state.transitions.append(transition)
@@ -222,7 +253,7 @@ class ValueGraph:
         numbers: dict[tuple[Formulae, int], int],
     ) -> Transition | None:
         """What an item or a property asks and leads to; None where it may not come."""
-        truths_list = possible_truths(self.formulas, step.values) if step.values else [()]
+        truths_list = self._possible.of(step.values) if step.values else [()]
         if truths_list is None:
             raise self._too_many_alternatives(step.values)
         labels: dict[Truths, int] = {}
@@ -240,12 +271,12 @@ class ValueGraph:
         callee.transitions.append(transition)
         return transition
 
-    def _too_many_alternatives(self, values: Sequence[ByKind]) -> GrammarError:
+    def _too_many_alternatives(self, values: Sequence[ByKind]) -> TooManyAlternativesError:
         places = [place for value in values if (place := self._reader.place_of(value)) is not None]
-        return GrammarError(
-            f"json_schema: {', '.join(places[:3] or ['#'])} and others are more than {MAX_FREE} alternatives"
-            " (anyOf, oneOf) that have to be told apart inside one value; give them a property with a const by which"
-            " they differ, and list it first"
+        return TooManyAlternativesError(
+            f"json_schema: {', '.join(places[:3] or ['#'])} and others are {len(values)} alternatives (anyOf, oneOf)"
+            f" of which more than {MAX_TRUTHS} combinations would have to be told apart inside one value; give them a"
+            " required property with a const by which they differ"
         )
 
     def _may_end(self, callee: Callee, formulas: Formulae) -> bool:
