@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Names = tuple[str, ...]
 
+MAX_REORDERED = 6
+"""Required properties up to which their order in `required` counts, too: with more, there are too many orders."""
+
 
 class ContainerReader:
     """The part of a `SchemaReader` that knows arrays and objects.
@@ -166,7 +169,7 @@ class ContainerReader:
             return TRUE
         places = dict(zip(listed, range(num_ordered), strict=False))
         required = tuple(dict.fromkeys(name for name in self._required(node) if name in places))
-        if all(places[name] < places[other] for name, other in pairwise(required)):
+        if len(required) > MAX_REORDERED or all(places[one] < places[other] for one, other in pairwise(required)):
             required = ()
         return self._formulas.atom(Properties(tuple(listed.items()), num_ordered, patterns, additional, required))
 

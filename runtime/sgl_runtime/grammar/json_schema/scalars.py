@@ -33,6 +33,7 @@ from sgl_runtime.grammar.regex_tree import Reader
 
 _MAX_FRAGMENT_BYTES = 128 * 2**20
 _MAX_AUTOMATON_BYTES = 64 * 2**20
+_MAX_SHAPE_BYTES = 2**20
 # A string whose length is shortened gets one of so many parts of all states.
 _SHARE_OF_STRING = 2
 MAX_COUNTED = 16_384
@@ -58,6 +59,7 @@ class Scalars:
         self._fragments: SizedCache[ByteFragment] = SizedCache(_MAX_FRAGMENT_BYTES)
         self._strings: SizedCache[ByteFragment | CharStrings] = SizedCache(_MAX_FRAGMENT_BYTES)
         self._automata: SizedCache[CharDfa] = SizedCache(_MAX_AUTOMATON_BYTES)
+        self._shapes: SizedCache[_KeptShape] = SizedCache(_MAX_SHAPE_BYTES)
 
     def strings(
         self, atoms: tuple[StringAtom, ...], label_of: TruthLabel, budget: Budget
@@ -93,6 +95,13 @@ class Scalars:
         except GrammarError:
             # What is wrong is said where it is enforced.
             return shape
+        if all(each.num_states * (shape.most + 1) <= budget.full_states for each in automata):
+            return shape
+        key = (shape, budget.full_states)
+        return self._shapes.get(key, lambda: _KeptShape(self._affordable(shape, automata, budget))).shape
+
+    def _affordable(self, shape: StringShape, automata: list[CharDfa], budget: Budget) -> StringShape:
+        assert shape.most is not None
         # More lengths than there may be states need not be looked at.
         longest = min(shape.most, budget.full_states)
         counts = [num_states_by_length(each, longest, budget) for each in automata]
@@ -230,6 +239,18 @@ class Scalars:
 
     def _remembered(self, cache: SizedCache[Kept], key: Hashable | None, make: Callable[[], Kept]) -> Kept:
         return make() if key is None else cache.get(key, make)
+
+
+@dataclass(frozen=True)
+class _KeptShape:
+    """What a shape was shortened to."""
+
+    shape: StringShape
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that it takes, about."""
+        return 500 + len(self.shape.pattern or "")
 
 
 def _languages_of(shape: StringShape) -> list[Language]:
