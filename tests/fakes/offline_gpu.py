@@ -126,31 +126,14 @@ def attend_prompts() -> None:
         q = torch.empty((16, 8, dim), dtype=dtype, device="meta")
         table = torch.empty((4, 32), dtype=torch.int32, device="meta")
         words = torch.empty(64, dtype=torch.int32, device="meta")
-        attend_extend(
-            q,
-            keys,
-            values,
-            table=table,
-            row_ids=words,
-            tiles=words.view(2, 32),
-            token_starts=words,
-            prefix_lens=words,
-            extend_lens=words,
-            out=torch.empty_like(q),
-            scale=1.0,
-        )
-        attend_shared(
-            q,
-            keys,
-            values,
-            table=table,
-            row_ids=words,
-            tiles=words.view(1, 64),
-            num_tiles=words,
-            partial_out=torch.empty(q.shape, device="meta"),
-            partial_lse=torch.empty(q.shape[:2], device="meta"),
-            scale=1.0,
-        )
+        common = {"table": table, "row_ids": words, "scale": 1.0}
+        extend = {"tiles": words.view(2, 32), "token_starts": words, "prefix_lens": words, "extend_lens": words}
+        attend_extend(q, keys, values, **common, **extend, out=torch.empty_like(q))
+        parts = {
+            "partial_out": torch.empty(q.shape, device="meta"),
+            "partial_lse": torch.empty(q.shape[:2], device="meta"),
+        }
+        attend_shared(q, keys, values, **common, **parts, tiles=words.view(1, 64), num_tiles=words)
 
 
 def compiled_of(kernel: Any) -> int:

@@ -52,8 +52,8 @@ def load_from_folder(folder: Path) -> PreTrainedTokenizerFast:
 def is_plain(folder: Path) -> bool:
     """Whether transformers would load a folder's tokenizer from tokenizer.json alone, by the class that all share.
 
-    It is then loaded without asking transformers for the class, which would bring torch in: a second or two, and some
-    hundred megabytes in processes that have no other use for it.
+    It is then loaded without asking transformers for the class, which would bring torch in: nearly two seconds, and
+    more than 200 MB in processes that have no other use for it.
 
     Args:
         folder: Of the tokenizer.
