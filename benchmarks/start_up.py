@@ -3,7 +3,7 @@
     python benchmarks/start_up.py --model DIR [--load-format dummy] [--through engine|serve] [--runs 3]
         [--caches empty,filled] [--flags '{"max_running_requests": 256}'] [--json FILE]
 
-Each run is a process of its own.  `empty` gives each a new folder for what Triton compiles, `filled` one folder to
+Each run is a process of its own.  `empty` gives each a new folder for what is compiled and tuned, `filled` one folder to
 all, after a run that is not counted.  Prints the parts of each start as the log has them: files, imports, tokenizer,
 device, weights, memory, kernels (what was still to be waited for), graphs, grammar; what is left of the total is
 Python's own start, and the first pass.
@@ -92,7 +92,7 @@ def measure(cache: str, args: argparse.Namespace) -> dict[str, Any]:
         for number in range(args.runs + (cache == "filled")):
             with tempfile.TemporaryDirectory(prefix="kernels-") as own:
                 folder = shared if cache == "filled" else own
-                seconds, log = run(flags, {**os.environ, "TRITON_CACHE_DIR": folder})
+                seconds, log = run(flags, {**os.environ, "TRITON_CACHE_DIR": folder, "SGL_CACHE_DIR": f"{folder}/sgl"})
             if cache == "filled" and number == 0:
                 continue
             ready, ahead = READY.search(log), AHEAD.search(log)

@@ -15,6 +15,7 @@ from sgl_runtime.config_values import cache_folder
 from sgl_runtime.device.base import Device, HostCopy, T, cuda_refusal
 from sgl_runtime.device.cublas_lt import LIBRARY_TYPES, BoundProduct, CublasLt, LibraryError
 from sgl_runtime.device.file_reader import PIECE_BYTES, FileReader
+from sgl_runtime.device.gated_products import GatedProducts
 from sgl_runtime.device.kernels.logprobs import logprobs
 from sgl_runtime.device.kernels.matvec import matvec
 from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
@@ -36,10 +37,12 @@ class CudaOps(Ops):
 
     Args:
         products: The library's algorithms that are faster than its own choice; None: its own choice is taken.
+        gated: Gated linears of many rows as one kernel; None: they are a product and a kernel behind it.
     """
 
-    def __init__(self, products: TunedProducts | None) -> None:
+    def __init__(self, products: TunedProducts | None, gated: GatedProducts | None = None) -> None:
         self._products = products
+        self._gated = gated
         self._weights: dict[Matrix, list[Tensor]] = defaultdict(list)
 
     def pack_weight(self, weight: Tensor) -> Tensor:
@@ -89,7 +92,18 @@ class CudaOps(Ops):
         """See `Ops.gated_linear`."""
         if x.shape[0] == 1:
             return matvec(x, weight, bias, norm=norm, gated=True)
-        return super().gated_linear(x, norm, weight, bias)
+        if self._gated is None or bias is not None:
+            return super().gated_linear(x, norm, weight, bias)
+        normed = self.rms_norm(x, *norm)
+        try:
+            if x.is_meta:
+                self._gated.begin_compiling(weight)
+            elif self._gated.takes(normed, weight):
+                return self._gated.run(normed, weight)
+        except LibraryError as error:
+            logger.warning("gated linears are two kernels each from now on: %s", error)
+            self._gated = None
+        return self.silu_and_mul(self.linear(normed, weight))
 
     def add_linear(self, residual: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """See `Ops.add_linear`; `residual` is overwritten with the sum."""
@@ -130,6 +144,14 @@ def _tuned_products(device: torch.device) -> TunedProducts | None:
     return TunedProducts(library, folder=cache_folder() / "products", device_name=name)
 
 
+def _gated_products(device: torch.device) -> GatedProducts | None:
+    try:
+        return GatedProducts(device, folder=cache_folder() / "products")
+    except LibraryError as error:
+        logger.info("gated linears are two kernels each: %s", error)
+        return None
+
+
 class CudaDevice:
     """See `Device`.
 
@@ -147,7 +169,7 @@ class CudaDevice:
         if deterministic:
             raise ConfigError("enable_deterministic_inference is true; with device cuda it must be false")
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
-        self.ops: Ops = CudaOps(_tuned_products(self.torch_device))
+        self.ops: Ops = CudaOps(_tuned_products(self.torch_device), _gated_products(self.torch_device))
         self.attention_backends: tuple[str, ...] = ("flashinfer", "triton", "reference", "invariant")
         self.sampling_backends: tuple[str, ...] = ("triton", "pytorch", "flashinfer")
         self.default_dtype = torch.bfloat16
@@ -205,7 +227,8 @@ class CudaDevice:
             # Libraries pick and load what they launch at the first call of each shape.
             run()
             torch.cuda.synchronize()
-            graph.capture_begin(pool=self._graph_pool)
+            # What other threads of the process do meanwhile, such as to allocate, does not end the capture.
+            graph.capture_begin(pool=self._graph_pool, capture_error_mode="thread_local")
             try:
                 result = run()
             finally:

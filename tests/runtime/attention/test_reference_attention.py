@@ -10,7 +10,7 @@ import torch
 from sgl_runtime.attention.reference import ReferenceAttention, reference_attention
 from sgl_runtime.attention.table import ATTENTION_BACKENDS, CONDITIONS
 from sgl_runtime.batch import Batch, SamplingBatch
-from sgl_runtime.device.base import select_device
+from sgl_runtime.device.base import Device, select_device
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
@@ -56,6 +56,12 @@ def make_batch(kind: str, prefixes: list[int], new: list[int], slots: list[np.nd
     )
 
 
+@pytest.fixture
+def device() -> Device:
+    """Where kernels run: on a GPU if there is one, else interpreted."""
+    return select_device("cuda" if torch.cuda.is_available() else "cpu", num_threads=None)
+
+
 HEADS = [(4, 4), (6, 2), (3, 1)]
 LAYOUTS = ["runs", "scattered", "one prefix", "one scattered prefix"]
 PASSES = [
@@ -81,9 +87,8 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "heads", "groups", "layout", "kind", "prefixes", "new"), cases())
-def test_backend_equals_the_reference(name, heads, groups, layout, kind, prefixes, new):
+def test_backend_equals_the_reference(name, heads, groups, layout, kind, prefixes, new, device):
     torch.manual_seed(0)
-    device = select_device("cpu", num_threads=None)
     config = shapes(heads, groups)
     totals = [p + n for p, n in zip(prefixes, new, strict=True)]
     order = np.arange(sum(totals), dtype=np.int32) + 3
@@ -97,19 +102,19 @@ def test_backend_equals_the_reference(name, heads, groups, layout, kind, prefixe
             entries.fill_(float("nan"))
     table = SlotTable(num_rows=len(new), context_length=700, device=device)
     counts = new
-    queries = torch.randn(sum(new), heads, DIM)
+    queries = torch.randn(sum(new), heads, DIM).to(device.torch_device)
     batch = make_batch(kind, prefixes, new, slots)
     table.update(batch)
     attend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=table, ops=device.ops).prepare(
         ForwardBatch.from_batch(batch, device)
     )
 
-    entries = [torch.randn(2, sum(totals) + 3, groups, DIM) for _ in range(2)]
+    entries = [torch.randn(2, sum(totals) + 3, groups, DIM).to(device.torch_device) for _ in range(2)]
     new = np.concatenate([s[p:] for s, p in zip(slots, prefixes, strict=True)])
     old = np.concatenate([s[:p] for s, p in zip(slots, prefixes, strict=True)])
     for layer in range(2):
         keys, values = entries[0][layer], entries[1][layer]
-        pool.store(layer, torch.from_numpy(old).long(), keys[old], values[old])
+        pool.store(layer, torch.from_numpy(old).long().to(device.torch_device), keys[old], values[old])
         out = attend(torch.cat([queries, keys[new], values[new]], dim=1), None, layer_id=layer)
         begin = 0
         for row_slots, count in zip(slots, counts, strict=True):
@@ -122,10 +127,9 @@ def test_backend_equals_the_reference(name, heads, groups, layout, kind, prefixe
 
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize("long", [False, True])
-def test_rows_look_at_what_other_rows_of_the_same_pass_write(name, long):
+def test_rows_look_at_what_other_rows_of_the_same_pass_write(name, long, device):
     """Row 1 goes on from tokens of row 0, row 2 from tokens of both; none of them was in the pool before."""
     torch.manual_seed(0)
-    device = select_device("cpu", num_threads=None)
     size = 120 if long else 9
     first = np.random.default_rng(2).permutation(size).astype(np.int32)
     second = np.concatenate([first[: size - 3], np.arange(size, size + 4, dtype=np.int32)])
@@ -145,7 +149,8 @@ def test_rows_look_at_what_other_rows_of_the_same_pass_write(name, long):
     attend = ATTENTION_BACKENDS.load(name)(pool=pool, slot_table=table, ops=device.ops).prepare(
         ForwardBatch.from_batch(batch, device)
     )
-    queries, keys, values = torch.randn(sum(new), 4, DIM), torch.randn(size + 6, 2, DIM), torch.randn(size + 6, 2, DIM)
+    shapes_of = (sum(new), 4, DIM), (size + 6, 2, DIM), (size + 6, 2, DIM)
+    queries, keys, values = (torch.randn(shape).to(device.torch_device) for shape in shapes_of)
     out = attend(torch.cat([queries, keys[batch.slot_ids], values[batch.slot_ids]], dim=1), None, layer_id=0)
     begin = 0
     for row in order:

@@ -111,7 +111,7 @@ def test_a_model_goes_on_from_prefixes_that_were_on_the_host(tmp_path, page_size
     rng = random.Random(3)
     prompts = [[3 + place, *(rng.randrange(3, 260) for _ in range(99))] for place in range(6)]
     params = {"temperature": 0, "max_new_tokens": 8, "ignore_eos": True}
-    settings = {"page_size": page_size, "max_total_tokens": 256, "context_length": 160}
+    settings = {"page_size": page_size, "max_total_tokens": 256, "context_length": 160, "dtype": "float32"}
     with Engine(str(tmp_path), **settings, disable_radix_cache=True) as engine:
         expected = [engine.generate(input_ids=ids, sampling_params=params)["output_ids"] for ids in prompts]
     with Engine(
