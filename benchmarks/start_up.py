@@ -3,8 +3,8 @@
     python benchmarks/start_up.py --model DIR [--load-format dummy] [--through engine|serve] [--runs 3]
         [--caches empty,filled] [--flags '{"max_running_requests": 256}'] [--json FILE]
 
-Each run is a process of its own.  `empty` gives each a new folder for what is compiled and tuned, `filled` one folder to
-all, after a run that is not counted.  Prints the parts of each start as the log has them: files, imports, tokenizer,
+Each run is a process of its own.  `empty` gives each a new folder for what is compiled and tuned, `filled` one folder
+to all, after a run that is not counted.  Prints the parts of each start as the log has them: files, imports, tokenizer,
 device, weights, memory, kernels (what was still to be waited for), graphs, grammar; what is left of the total is
 Python's own start, and the first pass.
 """

@@ -126,13 +126,19 @@ class ByteAutomaton:
     @cached_property
     def opening_bytes(self) -> bytes:
         """The bytes that can open a level."""
-        opens = np.append(self.edge_target >= 0, False)[FIRST_SPECIAL - np.minimum(self.table, FIRST_SPECIAL + 1)]
-        return bytes(np.flatnonzero(opens.any(axis=0)[self.byte_classes]).tolist())
+        # Few classes have special edges at all.
+        (special,) = np.nonzero(self.table.min(axis=0, initial=DEAD) <= FIRST_SPECIAL)
+        entries = np.minimum(self.table[:, special], FIRST_SPECIAL + 1)
+        is_opening = np.zeros(self.table.shape[1], dtype=bool)
+        is_opening[special] = np.append(self.edge_target >= 0, False)[FIRST_SPECIAL - entries].any(axis=0)
+        return bytes(np.flatnonzero(is_opening[self.byte_classes]).tolist())
 
     @property
     def num_callees(self) -> int:
         """Number of states that pushes go to: no output has to go deeper than that."""
-        return len(np.unique(self.edge_target[self.edge_target >= 0]))
+        is_callee = np.zeros(self.num_states, dtype=bool)
+        is_callee[self.edge_target[self.edge_target >= 0]] = True
+        return int(np.count_nonzero(is_callee))
 
     @cached_property
     def needed_depth(self) -> NDArray[np.int32]:

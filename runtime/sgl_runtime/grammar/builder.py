@@ -13,6 +13,16 @@ from sgl_runtime.grammar.automaton import (
 )
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.table_parts import (
+    CountingRun,
+    MergeRun,
+    SpecialRun,
+    all_specials,
+    byte_classes,
+    write_copies,
+    write_counting,
+    write_merges,
+)
 
 _NUM_BYTES = 256
 _STATES_BETWEEN_CHECKS = 64
@@ -31,10 +41,6 @@ class _Texts:
         self._texts.append(text)
         self._firsts.append(first)
         self._targets.append(target)
-
-    def bytes_in_use(self) -> set[int]:
-        """The bytes that occur."""
-        return set(b"".join(self._texts))
 
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Places in the table by bytes, and entries."""
@@ -63,17 +69,17 @@ class AutomatonBuilder:
         self._entries: list[int] = []
         self._specials: dict[tuple[int, int], int] = {}
         self._num_specials = 0
-        # Special edges made together: the first number, targets, arguments.
-        self._special_runs: list[tuple[int, NDArray[np.int32], NDArray[np.int32]]] = []
+        self._special_runs: list[SpecialRun] = []
         self._edge_runs: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
         self._texts = _Texts()
-        # What `add_counting` was given, and the first of its special edges.
-        self._counting_runs: list[tuple[int, int, ByteFragment, NDArray[np.int32], int]] = []
+        self._counting_runs: list[CountingRun] = []
         self._returns: list[int] = []
         self._return_slices: dict[tuple[int, ...], int] = {}
         self._copies: list[tuple[int, ByteFragment]] = []
         # Level, state and source of each.
         self._merges: list[int] = []
+        # What `merge_all` was given.
+        self._merge_runs: list[MergeRun] = []
         self._accepting: list[int] = []
         self._parts: list[SharedPart] = []
         self._counting: list[CountingStates] = []
@@ -164,7 +170,7 @@ class AutomatonBuilder:
         self._returns += range(first + 1, first + count + 1)
         arguments = (place + np.repeat(np.arange(count), len(kinds))).astype(np.int32)
         self._special_runs.append((self._num_specials, np.tile(kinds, count).astype(np.int32), arguments))
-        self._counting_runs.append((first, count, fragment, callees, self._num_specials))
+        self._counting_runs.append(CountingRun(first, count, fragment, callees, self._num_specials))
         self._num_specials += count * len(kinds)
 
     def add_text_to(self, state: int, text: bytes, target: int) -> None:
@@ -205,6 +211,16 @@ class AutomatonBuilder:
         """
         self._merges += (level, state, source)
 
+    def merge_all(self, first: int, offsets: NDArray[np.int64], source: int) -> None:
+        """Give several states the edges of another one, as `merge` does at level 0.
+
+        Args:
+            first: The state from which `offsets` count.
+            offsets: (N,) where the states are.
+            source: Has the edges.
+        """
+        self._merge_runs.append((first, offsets, source))
+
     def note(self, states: CountingStates | TwinStates) -> None:
         """Say that states count characters, or are twins of others."""
         if isinstance(states, CountingStates):
@@ -222,36 +238,23 @@ class AutomatonBuilder:
 
     def build(self) -> ByteAutomaton:
         """The automaton."""
-        classes, kept_bytes = self._byte_classes()
+        single = np.array(self._places, dtype=np.int64), np.array(self._entries, dtype=np.int32)
+        texts = self._texts.edges()
+        fragments = [*(fragment for _, fragment in self._copies), *(run.fragment for run in self._counting_runs)]
+        classes, kept_bytes = byte_classes(fragments, np.append(single[0], texts[0]) % _NUM_BYTES)
         width = len(kept_bytes)
         table = np.full((self.num_states, width), DEAD, dtype=np.int32)
-        for first, fragment in self._copies:
-            rows = fragment.class_table[:, fragment.byte_classes[kept_bytes]]
-            np.add(rows, first, out=table[first : first + len(rows)], where=rows >= 0)
-        for first, count, fragment, callees, number in self._counting_runs:
-            rows, own = table[first : first + count], callees[kept_bytes]
-            behind = fragment.class_table[0, fragment.byte_classes[kept_bytes]]
-            rows[:, behind == 0] = np.arange(first + 1, first + count + 1)[:, None]
-            kinds, kind = np.unique(own[own >= 0], return_inverse=True)
-            rows[:, own >= 0] = FIRST_SPECIAL - number - np.arange(count)[:, None] * len(kinds) - kind
+        write_copies(table, kept_bytes, self._copies)
+        write_counting(table, kept_bytes, self._counting_runs)
         flat = table.reshape(-1)
-        single = np.array(self._places, dtype=np.int64), np.array(self._entries, dtype=np.int32)
-        for places, entries in (single, self._texts.edges(), *self._edge_runs):
+        for places, entries in (single, texts, *self._edge_runs):
             if len(places):
                 states, data = np.divmod(places, _NUM_BYTES)
                 flat[states * width + classes[data]] = entries
         accepting = np.zeros(self.num_states, dtype=bool)
         accepting[self._accepting] = True
-        merges = np.array(self._merges, dtype=np.int64).reshape(-1, 3)
-        for level in np.unique(merges[:, 0]):
-            _, states, sources = merges[merges[:, 0] == level].T
-            own = table[states]
-            table[states] = np.where(own == DEAD, table[sources], own)
-            np.logical_or.at(accepting, states, accepting[sources])
-        specials = np.empty((self._num_specials, 2), dtype=np.int32)
-        specials[list(self._specials.values())] = np.array(list(self._specials), dtype=np.int32).reshape(-1, 2)
-        for number, targets, arguments in self._special_runs:
-            specials[number : number + len(targets)] = np.stack([targets, arguments], axis=1)
+        write_merges(table, accepting, self._merges, self._merge_runs)
+        specials = all_specials(self._num_specials, self._specials, self._special_runs)
         return ByteAutomaton(
             byte_classes=classes.astype(np.uint8),
             table=table,
@@ -264,21 +267,6 @@ class AutomatonBuilder:
             twins=tuple(self._twins),
             distinct=frozenset(self._distinct),
         )
-
-    def _byte_classes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The class of each byte, and a byte of each class: no fragment and no edge tells bytes of a class apart."""
-        fragments = {id(fragment): fragment for _, fragment in self._copies}
-        classes = np.zeros(_NUM_BYTES, dtype=np.int64)
-        fragments |= {id(fragment): fragment for _, _, fragment, _, _ in self._counting_runs}
-        for fragment in fragments.values():
-            _, classes = np.unique(classes * _NUM_BYTES + fragment.byte_classes, return_inverse=True)
-        is_alone = np.zeros(_NUM_BYTES, dtype=bool)
-        is_alone[np.array(self._places, dtype=np.int64) % _NUM_BYTES] = True
-        is_alone[list(self._texts.bytes_in_use())] = True
-        (alone,) = np.nonzero(is_alone)
-        classes[alone] = _NUM_BYTES + alone
-        _, kept, classes = np.unique(classes, return_index=True, return_inverse=True)
-        return classes, kept
 
     def _special(self, target: int, argument: int) -> int:
         number = self._specials.get((target, argument))

@@ -16,6 +16,7 @@ from sgl_runtime.grammar.base import GrammarSpec, RelaxedKeyword, one_line
 from sgl_runtime.grammar.budget import Budget, BudgetError
 from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.choices import choices_to_dfa
+from sgl_runtime.grammar.collector_pause import paused_collector
 from sgl_runtime.grammar.json_schema.front_end import JsonPolicy, SchemaFrontEnd
 from sgl_runtime.grammar.json_schema.scalars import Scalars
 from sgl_runtime.grammar.regex import regex_to_dfa
@@ -87,7 +88,8 @@ class AutomatonCompiler:
             GrammarError: the spec is malformed or not supported; or it allows no output.
         """
         try:
-            return self._make(spec, budget)
+            with paused_collector():
+                return self._make(spec, budget)
         except BudgetError as error:
             raise BudgetError(one_line(error.message)) from error
         except GrammarError as error:

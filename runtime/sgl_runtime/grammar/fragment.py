@@ -1,6 +1,7 @@
 """ByteFragment: a part of a grammar that has been compiled, an automaton over bytes whose ends carry labels."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,10 +51,15 @@ class ByteFragment:
         """Number of states, S."""
         return len(self.class_table)
 
+    @cached_property
+    def label_set(self) -> frozenset[int]:
+        """The labels that occur."""
+        return frozenset(self.labels.tolist()) - {NO_LABEL}
+
     @property
     def is_empty(self) -> bool:
         """Whether no text at all has a label."""
-        return not (self.labels >= 0).any()
+        return not self.label_set
 
     @property
     def size_bytes(self) -> int:

@@ -19,6 +19,8 @@ from sgl_runtime.grammar.vocabulary_walk import Prefixes, VocabularyWalk, Ways
 
 MaskRow = NDArray[np.int32]
 
+_FORGOTTEN_AT_ONCE = 16
+
 
 @dataclass
 class _Mask:
@@ -253,10 +255,17 @@ class TokenMaskCache:
         return _Mask(mask.row, pending)
 
     def _forget_unused(self) -> None:
-        while self._unused:
-            automaton_id = self._unused.popleft()
-            for state in self._visited.pop(automaton_id, ()):
-                self._masks.forget((automaton_id, state))
+        """Forget masks that nobody will ask for: a few for each new one, so that no request waits for thousands."""
+        for _ in range(_FORGOTTEN_AT_ONCE):
+            if not self._unused:
+                return
+            automaton_id = self._unused[0]
+            states = self._visited.get(automaton_id)
+            if states:
+                self._masks.forget((automaton_id, states.pop()))
+            else:
+                self._visited.pop(automaton_id, None)
+                self._unused.popleft()
 
 
 def _num_bytes(mask: _Mask) -> int:

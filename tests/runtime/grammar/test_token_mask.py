@@ -109,10 +109,14 @@ def test_masks_of_many_automata_stay_within_the_limit_and_go_with_the_last_user(
     assert limit // 2 < peak <= limit
     for number in range(16):
         cache.release(number)
-    last = compile_automaton(GrammarSpec("regex", "x"), GrammarConfig())
-    cache.row(last, 16, 0, ())
-    # What is left is of the last automaton, and of parts that others may come to share.
-    assert cache.num_bytes <= limit // 4 + 4 * byte_level_vocabulary.num_mask_words
+    last = compile_automaton(GrammarSpec("regex", "x{30}"), GrammarConfig())
+    left = []
+    for state in range(30):
+        cache.row(last, 16, state, ())
+        left.append(cache.num_bytes)
+    # The others go one after another; what is left is of the last automaton, and of parts that may come to be shared.
+    assert left[0] > left[1] > left[-1]
+    assert left[-1] <= limit // 4 + 30 * 4 * byte_level_vocabulary.num_mask_words
 
 
 def test_a_grammar_that_nobody_holds_takes_its_masks_along(byte_level_vocabulary: GrammarVocabulary) -> None:

@@ -7,7 +7,7 @@ from sgl_runtime.grammar.json_schema.questions import Question, Truths
 from sgl_runtime.grammar.json_schema.rules import ArrayRules, Formulae, KeyClass, ObjectRules
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Transition:
     """One item, or one property; states share transitions that are alike.
 

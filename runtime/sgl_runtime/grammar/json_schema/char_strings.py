@@ -5,13 +5,14 @@ of them would need a dozen more for what is inside a character.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sgl_runtime.grammar.alphabet import Alphabet
 from sgl_runtime.grammar.budget import Budget
-from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.fragment import NO_LABEL, ByteFragment
 from sgl_runtime.grammar.graph import Labels, Table
 from sgl_runtime.grammar.json_schema.json_spelling import spelled
 
@@ -51,10 +52,15 @@ class CharStrings:
             return None
         return cls(table, labels, kinds.ravel(), tuple([_one_character(alphabet, row, budget) for row in rows]))
 
+    @cached_property
+    def label_set(self) -> frozenset[int]:
+        """The labels that occur."""
+        return frozenset(self.labels.tolist()) - {NO_LABEL}
+
     @property
     def is_empty(self) -> bool:
         """Whether no text at all has a label."""
-        return not (self.labels >= 0).any()
+        return not self.label_set
 
     @property
     def size_bytes(self) -> int:

@@ -23,10 +23,7 @@ class Formulas:
 
     def atom(self, payload: Hashable) -> Formula:
         """The formula that holds where an atom does."""
-        known = self._known.get(payload)
-        if known is None:
-            known = self._known[payload] = self._add(payload, None)
-        return known
+        return self._number(payload, payload, None)
 
     def payload(self, formula: Formula) -> Hashable:
         """The payload of an atom's formula (its sign does not matter)."""
@@ -54,10 +51,7 @@ class Formulas:
         if len(kept) < 2:
             return next(iter(kept), TRUE)
         key = tuple(sorted(kept, key=abs))
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._add(None, key)
-        return known
+        return self._number(key, None, key)
 
     def any_of(self, parts: Iterable[Formula]) -> Formula:
         """The formula that holds where some part does."""
@@ -72,7 +66,12 @@ class Formulas:
 
     def atoms_of(self, formulas: Iterable[Formula]) -> list[Formula]:
         """The atoms of some formulas, positive, each once, in order of creation."""
-        return sorted(frozenset().union(*(self._atom_set(abs(formula)) for formula in formulas)))
+        return sorted(self.atom_set(formulas))
+
+    def atom_set(self, formulas: Iterable[Formula]) -> frozenset[Formula]:
+        """The atoms of some formulas, positive."""
+        sets = [self._atom_set(abs(formula)) for formula in formulas]
+        return sets[0] if len(sets) == 1 else frozenset().union(*sets)
 
     def substitute(self, formula: Formula, values: Mapping[Formula, Formula]) -> Formula:
         """The formula with some atoms replaced.
@@ -81,7 +80,10 @@ class Formulas:
             formula: The formula.
             values: What replaces an atom, by the atom.
         """
-        return self._replaced(formula, values, dict(values)) if values else formula
+        if not values:
+            return formula
+        value = self._replaced(abs(formula), values, dict(values))
+        return value if formula > 0 else -value
 
     def holds(self, formula: Formula, truth_of: Callable[[Formula], bool]) -> bool:
         """Whether a formula holds, given the truth of its atoms."""
@@ -97,16 +99,27 @@ class Formulas:
         return formula > 0
 
     def _replaced(self, formula: Formula, values: Mapping[Formula, Formula], known: dict[Formula, Formula]) -> Formula:
-        positive = abs(formula)
-        value = known.get(positive)
-        if value is None:
-            parts = self._parts[positive]
-            if parts is None or values.keys().isdisjoint(self._atom_set(positive)):
-                value = positive
-            else:
-                value = self.all_of([self._replaced(part, values, known) for part in parts])
-            known[positive] = value
-        return value if formula > 0 else -value
+        """A positive formula with some atoms replaced; `known` holds these, and what was found for other formulas."""
+        value = known.get(formula)
+        if value is not None:
+            return value
+        parts = self._parts[formula]
+        if parts is None or values.keys().isdisjoint(self._atom_set(formula)):
+            return formula
+        replaced = []
+        for part in parts:
+            positive = abs(part)
+            # Most parts are atoms, which need no further look.
+            value = known.get(positive, positive)
+            if value == positive and self._parts[positive] is not None:
+                value = self._replaced(positive, values, known)
+            value = value if part > 0 else -value
+            if value == FALSE:
+                known[formula] = FALSE
+                return FALSE
+            replaced.append(value)
+        value = known[formula] = self.all_of(replaced)
+        return value
 
     def _atom_set(self, formula: Formula) -> frozenset[Formula]:
         """The atoms of a positive formula."""
@@ -120,7 +133,12 @@ class Formulas:
             self._atom_sets[formula] = found
         return found
 
-    def _add(self, payload: Hashable, parts: tuple[Formula, ...] | None) -> Formula:
-        self._atoms.append(payload)
-        self._parts.append(parts)
-        return len(self._atoms) - 1
+    def _number(self, key: Hashable, payload: Hashable, parts: tuple[Formula, ...] | None) -> Formula:
+        """The number of a formula, which is added where it is new."""
+        next_number = len(self._atoms)
+        # One look-up, since keys can be long.
+        number = self._known.setdefault(key, next_number)
+        if number == next_number:
+            self._atoms.append(payload)
+            self._parts.append(parts)
+        return number

@@ -13,7 +13,6 @@ from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.json_schema.formula import Formulas
 from sgl_runtime.grammar.json_schema.layout import Layout
 from sgl_runtime.grammar.json_schema.policy import Whitespace
-from sgl_runtime.grammar.json_schema.questions import satisfies
 from sgl_runtime.grammar.json_schema.reader import SchemaReader
 from sgl_runtime.grammar.json_schema.relaxing import LenientSchema
 from sgl_runtime.grammar.json_schema.scalars import Scalars
@@ -96,8 +95,9 @@ class SchemaFrontEnd:
             GrammarError: a keyword is malformed or not supported; or no value satisfies the schema.
         """
         reader = SchemaReader(schema, Formulas(), budget, is_open=self._policy.is_open)
-        question = satisfies(reader.read_root())
+        value = reader.read_root()
         graph = ValueGraph(reader, self._scalars, budget, any_order=self._policy.any_order)
+        question = graph.questions.satisfies(value)
         if not graph.explore(question):
             raise GrammarError(f"no output at all satisfies this {place}")
         layout = Layout(builder, graph, self._scalars, budget, whitespace=self._policy.whitespace)

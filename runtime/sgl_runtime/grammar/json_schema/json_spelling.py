@@ -3,7 +3,7 @@
 A character has one canonical spelling: itself in UTF-8, or an escape for quotes, backslashes and control characters.
 """
 
-import json
+from json.encoder import encode_basestring
 
 import numpy as np
 
@@ -52,7 +52,7 @@ _ONE_CHAR = (
 
 def canonical(text: str) -> bytes:
     """The canonical spelling of a string, without quotes; lone surrogates are spelled as no valid UTF-8."""
-    return json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+    return encode_basestring(text)[1:-1].encode("utf-8", "surrogatepass")
 
 
 def spellable_chars(usable_bytes: Flags) -> CharSet:

@@ -57,6 +57,15 @@ class KeyClasses:
         found = [key for index in names for key in self._of_name.get(index, ())]
         return found + self._others
 
+    def of_name(self, index: int) -> Sequence[KeyClass]:
+        """The classes of a name; none where it has no spelling."""
+        return self._of_name.get(index, ())
+
+    @property
+    def others(self) -> Sequence[KeyClass]:
+        """The classes of all keys that are no name."""
+        return self._others
+
     def fragment(self, wanted: Sequence[KeyClass]) -> ByteFragment:
         """The keys of some classes, labelled by their place in `wanted`; for objects with patterns."""
         labels = {(key.name, key.truths): label for label, key in enumerate(wanted)}

@@ -44,18 +44,15 @@ class KeyLayout:
         """The state where a key begins, from which each key leads to its entry."""
         if keys.has_patterns:
             return self._with_patterns(keys, entries)
-        other = None
-        by_name = [DEAD] * len(keys.texts)
+        # By the labels of `_callee`: the first one is that of keys which are no name.
+        by_label = [DEAD] * (1 + len(keys.texts))
         for key, entry in entries:
-            if key.name == NO_NAME:
-                other = entry
-            else:
-                by_name[key.name] = entry
-        if other is not None:
+            by_label[0 if key.name == NO_NAME else 1 + key.name] = entry
+        if by_label[0] != DEAD:
             state = self._builder.new_state()
-            self._builder.add_push(state, _QUOTE, self._callee(keys.texts), (other, *by_name))
+            self._builder.add_push(state, _QUOTE, self._callee(keys.texts), tuple(by_label))
             return state
-        spelled = zip(keys.texts, by_name, strict=True)
+        spelled = zip(keys.texts, by_label[1:], strict=True)
         names = tuple([(text, entry) for text, entry in spelled if text is not None and entry != DEAD])
         known = self._starts.get(names)
         if known is None:
@@ -126,6 +123,8 @@ class KeyLayout:
         root = self._callees[texts] = self._builder.new_state()
         self._builder.merge(root, first, level=_BODY_LEVEL)
         originals = [first]
+        # As lists, which single look-ups are quicker in.
+        rows, classes = body.class_table.tolist(), body.byte_classes.tolist()
         children: dict[tuple[int, int], tuple[int, int]] = {}
         for index, text in enumerate(texts):
             if text is None:
@@ -134,7 +133,7 @@ class KeyLayout:
             for byte in text[:-1]:
                 found = children.get((state, byte))
                 if found is None:
-                    inside = body.after(inside, byte)
+                    inside = rows[inside][classes[byte]]
                     child = self._builder.new_state()
                     self._builder.add_edge(state, byte, child)
                     self._builder.merge(child, first + inside, level=_BODY_LEVEL)

@@ -10,6 +10,8 @@ def names_before(lists: Sequence[Sequence[int]], num_names: int) -> list[int]:
         lists: Indices of names.
         num_names: How many there are.
     """
+    if len(lists) == 1 and list(lists[0]) == list(range(num_names)):
+        return one_order(num_names)
     before = [0] * num_names
     behind = [0] * num_names
     for names in lists:

@@ -56,6 +56,8 @@ def named_types(node: SchemaNode) -> list[str] | None:
     if "type" not in node.value:
         return None
     given = node.value["type"]
+    if isinstance(given, str) and given in TYPES:
+        return [given]
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, list) or not names or any(name not in TYPES for name in names):
         raise node.error("type", f"is {given!r}; it must be one of {', '.join(TYPES)}, or a list of them")

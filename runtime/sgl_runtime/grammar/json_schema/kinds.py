@@ -27,6 +27,8 @@ def all_values(formulas: Formulas, parts: Sequence[ByKind]) -> ByKind:
 
 def any_value(formulas: Formulas, parts: Sequence[ByKind]) -> ByKind:
     """What holds where some part does."""
+    if len(parts) == 1:
+        return parts[0]
     return tuple(formulas.any_of(column) for column in zip(*parts, strict=True)) if parts else NO_VALUE
 
 

@@ -2,11 +2,14 @@
 
 from collections import deque
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sgl_runtime.grammar.automaton import DEAD
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.fragment import ByteFragment
-from sgl_runtime.grammar.json_schema.callees import Callee, CalleeState
+from sgl_runtime.grammar.json_schema.callees import Callee, CalleeState, Transition
 from sgl_runtime.grammar.json_schema.key_layout import KeyLayout
 from sgl_runtime.grammar.json_schema.kinds import ARRAY, KINDS, NUM_WORDS
 from sgl_runtime.grammar.json_schema.policy import GAP_LEVEL, Whitespace, WhitespacePolicy
@@ -17,6 +20,7 @@ from sgl_runtime.grammar.json_schema.string_layout import StringLayout
 from sgl_runtime.grammar.json_schema.value_graph import ValueGraph
 
 _QUOTE, _COMMA, _COLON = b'",:'
+_WORDS = [kind.encode() for kind in KINDS[:NUM_WORDS]]
 _START_LEVEL = GAP_LEVEL + 1
 Returns = tuple[int, ...]
 """States behind a value by label, DEAD for labels that may not come."""
@@ -50,10 +54,10 @@ class Layout:
         self._values: dict[tuple[Question, Returns], int] = {}
         self._entries: dict[tuple[Question, Returns], int] = {}
         # The same by transition, which states of a callee share.
-        self._entries_of: dict[int, int] = {}
+        self._entries_of: dict[Transition, int] = {}
         self._words: dict[tuple[bytes, int], int] = {}
-        # The states of numbers at which they may end, with their labels.
-        self._number_ends: dict[ByteFragment, list[tuple[int, int]]] = {}
+        # The states of numbers at which they may end, by their labels.
+        self._number_ends: dict[ByteFragment, list[tuple[int, NDArray[np.int64]]]] = {}
         self._starts: dict[int, int] = {}
         self._behind: dict[tuple[int, int], int] = {}
         self._pending: deque[tuple[int, int]] = deque()
@@ -68,10 +72,8 @@ class Layout:
             return known
         state = self._values[question, returns] = self._builder.new_state()
         answers = self._graph.answers(question)
-        for kind in range(NUM_WORDS):
-            label = answers.words[kind]
+        for word, label in zip(_WORDS, answers.words, strict=True):
             if label is not None and returns[label] != DEAD:
-                word = KINDS[kind].encode()
                 self._builder.add_edge(state, word[0], self._word(word[1:], returns[label]))
         if answers.number is not None:
             self._add_number(state, answers.number, returns)
@@ -96,8 +98,7 @@ class Layout:
     def _word(self, rest: bytes, target: int) -> int:
         known = self._words.get((rest, target))
         if known is None:
-            known = self._words[rest, target] = self._builder.new_state()
-            self._builder.add_text_to(known, rest, target)
+            known = self._words[rest, target] = self._builder.text_before(rest, target)
         return known
 
     def _add_number(self, state: int, fragment: ByteFragment, returns: Returns) -> None:
@@ -105,11 +106,11 @@ class Layout:
         self._builder.merge(state, first)
         ends = self._number_ends.get(fragment)
         if ends is None:
-            labelled = enumerate(fragment.labels.tolist())
-            ends = self._number_ends[fragment] = [(offset, label) for offset, label in labelled if label >= 0]
-        for offset, label in ends:
+            labels = fragment.label_set
+            ends = self._number_ends[fragment] = [(label, np.flatnonzero(fragment.labels == label)) for label in labels]
+        for label, offsets in ends:
             if returns[label] != DEAD:
-                self._builder.merge(first + offset, returns[label])
+                self._builder.merge_all(first, offsets, returns[label])
 
     def _start(self, number: int) -> int:
         """The state behind the opening bracket of a callee."""
@@ -143,7 +144,7 @@ class Layout:
             self._builder.add_edge(state, _COMMA, self._policy.after_comma(following))
 
     def _returns(self, number: int, targets: list[int | None]) -> Returns:
-        return tuple(DEAD if target is None else self._state_behind(number, target) for target in targets)
+        return tuple([DEAD if target is None else self._state_behind(number, target) for target in targets])
 
     def _item(self, number: int, callee: Callee, node: CalleeState) -> int:
         (transition,) = node.transitions
@@ -155,10 +156,10 @@ class Layout:
         entries: list[tuple[KeyClass, int]] = []
         for transition in node.transitions:
             assert transition.key is not None
-            entry = self._entries_of.get(id(transition))
+            entry = self._entries_of.get(transition)
             if entry is None:
                 returns = self._returns(number, transition.targets)
-                entry = self._entries_of[id(transition)] = self._entry(transition.question, returns)
+                entry = self._entries_of[transition] = self._entry(transition.question, returns)
             entries.append((transition.key, entry))
         assert callee.keys is not None
         return self._keys.start(callee.keys, entries)

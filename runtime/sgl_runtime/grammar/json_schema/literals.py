@@ -1,15 +1,15 @@
-"""Spelling of given strings."""
+"""Which strings of a schema can be spelled."""
 
-import json
+from collections.abc import Iterable
 
 from sgl_runtime.grammar.choices import check_encodable
 
 
-def string_text(text: str) -> str:
-    """The JSON spelling of a string.
+def check_texts(texts: Iterable[str]) -> None:
+    """Refuse strings that UTF-8 cannot express.
 
     Raises:
-        GrammarError: the string holds a lone surrogate.
+        GrammarError: one holds a lone surrogate.
     """
-    check_encodable(text, "json_schema: string")
-    return json.dumps(text, ensure_ascii=False)
+    for text in texts:
+        check_encodable(text, "json_schema: string")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.json_schema.callees import Callee, Transition
-from sgl_runtime.grammar.json_schema.questions import Question
 
 if TYPE_CHECKING:
     from sgl_runtime.grammar.json_schema.value_graph import ValueGraph
@@ -23,7 +22,7 @@ def find_labels(graph: "ValueGraph", budget: Budget) -> None:
 
 def _find_labels_of(graph: "ValueGraph", callee: Callee) -> bool:
     # States share transitions, and the states that these lead to were looked at before.
-    known: dict[int, Set[int]] = {}
+    known: dict[Transition, Set[int]] = {}
     num_labels = len(set(callee.labels.values()))
     changed = False
     for state in reversed(callee.states):
@@ -33,9 +32,9 @@ def _find_labels_of(graph: "ValueGraph", callee: Callee) -> bool:
         for transition in state.transitions:
             if len(labels) == num_labels:
                 break
-            found = known.get(id(transition))
+            found = known.get(transition)
             if found is None:
-                found = known[id(transition)] = _labels_behind(graph, callee, transition)
+                found = known[transition] = _labels_behind(graph, callee, transition)
             labels |= found
         if not labels <= state.labels:
             state.labels |= labels
@@ -44,11 +43,8 @@ def _find_labels_of(graph: "ValueGraph", callee: Callee) -> bool:
 
 
 def _labels_behind(graph: "ValueGraph", callee: Callee, transition: Transition) -> Set[int]:
-    targets = [
-        target
-        for label in graph.possible_labels(transition.question)
-        if (target := transition.targets[label]) is not None
-    ]
+    possible = graph.possible_labels(transition.question)
+    targets = [target for label in possible if (target := transition.targets[label]) is not None]
     if len(targets) == 1:
         return callee.states[targets[0]].labels
     return set().union(*[callee.states[target].labels for target in targets])
@@ -58,18 +54,22 @@ def cut_dead_labels(graph: "ValueGraph") -> bool:
     """Stop asking for answers that lead nowhere; returns whether new callees have to be looked at."""
     num_callees = len(graph.callees)
     for callee in graph.callees[:]:
-        dead = {id(each) for each in callee.transitions if not _cut(graph, callee, each)}
+        dead = {each for each in callee.transitions if not _cut(graph, callee, each)}
         if not dead:
             continue
-        callee.transitions = [each for each in callee.transitions if id(each) not in dead]
+        callee.transitions = [each for each in callee.transitions if each not in dead]
         for state in callee.states:
-            state.transitions = [each for each in state.transitions if id(each) not in dead]
+            state.transitions = [each for each in state.transitions if each not in dead]
     return len(graph.callees) > num_callees
 
 
 def _cut(graph: "ValueGraph", callee: Callee, transition: Transition) -> bool:
     """Leave out the labels of a transition that lead nowhere; returns whether any is left."""
     possible = graph.possible_labels(transition.question)
+    if len(transition.targets) == 1:
+        # The only label is kept, or nothing is: the most common case.
+        (target,) = transition.targets
+        return bool(possible) and target is not None and bool(callee.states[target].labels)
     live = {
         label
         for label, target in enumerate(transition.targets)
@@ -77,7 +77,7 @@ def _cut(graph: "ValueGraph", callee: Callee, transition: Transition) -> bool:
     }
     if live and possible - live:
         labels = tuple((truths, label) for truths, label in transition.question.labels if label in live)
-        transition.question = Question(transition.question.values, labels)
+        transition.question = graph.questions.ask(transition.question.values, labels)
         graph.answers(transition.question)
     transition.targets = [target if label in live else None for label, target in enumerate(transition.targets)]
     return bool(live)

@@ -50,6 +50,10 @@ class NumberRange:
         return [value for value in range(first, last + 1) if Fraction(value) % every == 0]
 
 
+ANY_NUMBER = NumberRange(is_integer=False)
+ANY_INTEGER = NumberRange(is_integer=True)
+
+
 @dataclass(frozen=True)
 class NumberValues:
     """A number that equals one of some values.

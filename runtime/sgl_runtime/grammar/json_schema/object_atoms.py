@@ -1,10 +1,10 @@
 """ObjectAtoms: the atoms of what an object must still satisfy, sorted by what becomes of them."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sgl_runtime.grammar.json_schema.atoms import HasProperty, Properties
-from sgl_runtime.grammar.json_schema.formula import Formula, Formulas
+from sgl_runtime.grammar.json_schema.atoms import HasProperty, NumProperties, Properties, PropertyNames
+from sgl_runtime.grammar.json_schema.formula import TRUE, Formula, Formulas
 
 
 @dataclass(slots=True)
@@ -15,13 +15,15 @@ class ObjectAtoms:
         properties: Those that have schemas for properties.
         needed: Those that ask for a property, by the index of its name.
         needed_bits: The indices of these, as bits.
-        others: All others, with their payloads.
+        fewer: What becomes of those that count properties, behind one.
+        names: Those about the names of properties, with their payloads.
     """
 
     properties: list[Formula] = field(default_factory=list)
     needed: dict[int, Formula] = field(default_factory=dict)
     needed_bits: int = 0
-    others: list[tuple[Formula, Hashable]] = field(default_factory=list)
+    fewer: dict[Formula, Formula] = field(default_factory=dict)
+    names: list[tuple[Formula, PropertyNames]] = field(default_factory=list)
 
     @classmethod
     def of(cls, wanted: Iterable[Formula], formulas: Formulas, index_of: Mapping[str, int]) -> "ObjectAtoms":
@@ -41,6 +43,10 @@ class ObjectAtoms:
                 index = index_of[payload.name]
                 found.needed[index] = atom
                 found.needed_bits |= 1 << index
+            elif isinstance(payload, NumProperties):
+                least = payload.least - 1
+                found.fewer[atom] = formulas.atom(NumProperties(least)) if least else TRUE
             else:
-                found.others.append((atom, payload))
+                assert isinstance(payload, PropertyNames)
+                found.names.append((atom, payload))
         return found

@@ -113,11 +113,10 @@ class _Chain:
         end_label = callee.labels[(True,)]
         for index in range(1, num_names + 1):
             callee.states.append(CalleeState((), index, None if needed >> index else end_label))
-        others = self._questions(keys.following(()))
+        others = self._questions(keys.others)
         by_name: list[list[Transition]] = []
         for index in range(num_names):
-            classes = [key for key in keys.following([index]) if key.name == index]
-            by_name.append([Transition(*each, [index + 1]) for each in self._questions(classes)])
+            by_name.append([Transition(*each, [index + 1]) for each in self._questions(keys.of_name(index))])
             callee.transitions += by_name[index]
         for index, state in enumerate(callee.states):
             # A name that is needed cannot be passed over.
@@ -129,5 +128,8 @@ class _Chain:
             callee.transitions += behind_others
 
     def _questions(self, keys: Sequence[KeyClass]) -> list[tuple[KeyClass, Question]]:
-        asked = [(key, self._graph.question_about(self._rules.value_of(key))) for key in keys]
-        return [(key, question) for key, question in asked if question is not None]
+        return [
+            (key, question)
+            for key in keys
+            if (question := self._graph.question_about(self._rules.value_of(key))) is not None
+        ]

@@ -1,6 +1,7 @@
 """Reads the keywords of arrays and objects into formulas, checked."""
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,22 @@ from sgl_runtime.grammar.json_schema.atoms import (
 from sgl_runtime.grammar.json_schema.evaluated import evaluated_at
 from sgl_runtime.grammar.json_schema.formula import TRUE, Formula
 from sgl_runtime.grammar.json_schema.kinds import OBJECT, STRING, ByKind, about, any_value
-from sgl_runtime.grammar.json_schema.literals import string_text
+from sgl_runtime.grammar.json_schema.literals import check_texts
 from sgl_runtime.grammar.json_schema.schema_node import SchemaNode
 
 if TYPE_CHECKING:
     from sgl_runtime.grammar.json_schema.reader import SchemaReader
 
 Names = tuple[str, ...]
+
+_ARRAY_KEYWORDS = frozenset((
+    "items", "additionalItems", "prefixItems", "minItems", "maxItems", "contains", "minContains", "maxContains",
+    "uniqueItems", "unevaluatedItems",
+))  # fmt: skip
+_OBJECT_KEYWORDS = frozenset((
+    "properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "required",
+    "minProperties", "maxProperties", "propertyNames",
+))  # fmt: skip
 
 MAX_REORDERED = 6
 """Required properties up to which their order in `required` counts, too: with more, there are too many orders."""
@@ -50,6 +60,8 @@ class ContainerReader:
             GrammarError: one is malformed.
         """
         schema = node.value
+        if _ARRAY_KEYWORDS.isdisjoint(schema):
+            return TRUE
         parts: list[Formula] = []
         # Up to draft 2019-09 a list under `items` was what is `prefixItems` now.
         is_old = isinstance(schema.get("items"), list)
@@ -85,8 +97,11 @@ class ContainerReader:
             GrammarError: one is malformed.
         """
         schema = node.value
-        parts = [self._properties(node, allowed)]
-        parts += [self._formulas.atom(HasProperty(name)) for name in dict.fromkeys(self._required(node))]
+        if _OBJECT_KEYWORDS.isdisjoint(schema):
+            return TRUE
+        required = list(dict.fromkeys(self._required(node)))
+        parts = [self._properties(node, allowed, required)]
+        parts += [self._formulas.atom(HasProperty(name)) for name in required]
         least, most = node.integer("minProperties"), node.integer("maxProperties")
         if least:
             parts.append(self._formulas.atom(NumProperties(least)))
@@ -105,16 +120,16 @@ class ContainerReader:
             GrammarError: the keyword is malformed.
         """
         found = []
-        for name, value in _entries(node, keyword):
-            is_list = isinstance(value, list)
-            if is_list:
+        for name, dependent in node.named(keyword).items():
+            value = dependent.value
+            if isinstance(value, list):
                 if not all(isinstance(each, str) for each in value):
                     raise node.error(keyword, f"holds {value!r}; it must be a list of strings")
                 needed = about(OBJECT, self._formulas.all_of(self._formulas.atom(HasProperty(each)) for each in value))
             elif keyword == "dependentRequired":
                 raise node.error(keyword, f"holds {value!r}; it must be a list of strings")
             else:
-                needed = self._reader.read(node.child(keyword, name), allowed)
+                needed = self._reader.read(dependent, allowed)
             absent = about(OBJECT, -self._formulas.atom(HasProperty(name)))
             found.append(any_value(self._formulas, [absent, needed]))
         return found
@@ -132,8 +147,7 @@ class ContainerReader:
     def equal_object(self, value: dict[str, Any]) -> Formula:
         """What makes an object equal to a given one."""
         listed = tuple((name, self._reader.const_child(each)) for name, each in value.items())
-        for name in value:
-            string_text(name)
+        check_texts(value)
         return self._formulas.all_of(
             [
                 self._formulas.atom(Properties(listed, len(listed), (), NOTHING)),
@@ -141,17 +155,12 @@ class ContainerReader:
             ]
         )
 
-    def _properties(self, node: SchemaNode, allowed: Names | None) -> Formula:
+    def _properties(self, node: SchemaNode, allowed: Names | None, needed: Sequence[str]) -> Formula:
         schema = node.value
-        listed = {
-            name: self._child(node.child("properties", name), allowed) for name, _ in _entries(node, "properties")
-        }
-        patterns = tuple(
-            (pattern, self._child(node.child("patternProperties", pattern), allowed))
-            for pattern, _ in _entries(node, "patternProperties")
-        )
-        for name in listed:
-            string_text(name)
+        listed = {name: self._child(each, allowed) for name, each in node.named("properties").items()}
+        by_pattern = node.named("patternProperties").items()
+        patterns = tuple([(pattern, self._child(each, allowed)) for pattern, each in by_pattern])
+        check_texts(listed)
         num_ordered = len(listed)
         additional = ANYTHING
         if "additionalProperties" in schema:
@@ -168,7 +177,7 @@ class ContainerReader:
         if additional == ANYTHING and not patterns and all(child == ANYTHING for child in listed.values()):
             return TRUE
         places = dict(zip(listed, range(num_ordered), strict=False))
-        required = tuple(dict.fromkeys(name for name in self._required(node) if name in places))
+        required = tuple([name for name in needed if name in places])
         if len(required) > MAX_REORDERED or all(places[one] < places[other] for one, other in pairwise(required)):
             required = ()
         return self._formulas.atom(Properties(tuple(listed.items()), num_ordered, patterns, additional, required))
@@ -179,8 +188,7 @@ class ContainerReader:
             # A flag of draft 3, which speaks of the property's own place: without meaning here.
             return []
         names = list(node.strings("required"))
-        for name in names:
-            string_text(name)
+        check_texts(names)
         return names
 
     def _contains(self, node: SchemaNode, allowed: Names | None) -> Formula:
@@ -201,12 +209,3 @@ class ContainerReader:
         if not isinstance(value, bool):
             raise node.error(keyword, f"is {json.dumps(value)}; it must be true or false")
         return value
-
-
-def _entries(node: SchemaNode, keyword: str) -> list[tuple[str, Any]]:
-    value = node.value.get(keyword)
-    if value is None and keyword not in node.value:
-        return []
-    if not isinstance(value, dict):
-        raise node.error(keyword, f"is {value!r}; it must be an object")
-    return list(value.items())

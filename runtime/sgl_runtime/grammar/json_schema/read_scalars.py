@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.json_schema.formats import is_standard_format
-from sgl_runtime.grammar.json_schema.numbers import Bound, NumberRange
+from sgl_runtime.grammar.json_schema.numbers import ANY_INTEGER, ANY_NUMBER, Bound, NumberRange
 from sgl_runtime.grammar.json_schema.schema_node import SchemaNode
 from sgl_runtime.grammar.json_schema.strings import StringShape
 from sgl_runtime.grammar.regex import is_found_anywhere
@@ -20,7 +20,7 @@ def read_number(node: SchemaNode, *, is_integer: bool) -> NumberRange:
         GrammarError: a keyword is malformed.
     """
     if _NUMBER_KEYWORDS.isdisjoint(node.value):
-        return NumberRange(is_integer=is_integer)
+        return ANY_INTEGER if is_integer else ANY_NUMBER
     multiple = _decimal(node, "multipleOf")
     if multiple is not None and multiple <= 0:
         raise node.error("multipleOf", f"is {node.value['multipleOf']}; it must be above 0")

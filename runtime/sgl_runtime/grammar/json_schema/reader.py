@@ -32,8 +32,8 @@ from sgl_runtime.grammar.json_schema.kinds import (
     only,
     only_kind,
 )
-from sgl_runtime.grammar.json_schema.literals import string_text
-from sgl_runtime.grammar.json_schema.numbers import NumberRange, NumberValues
+from sgl_runtime.grammar.json_schema.literals import check_texts
+from sgl_runtime.grammar.json_schema.numbers import ANY_NUMBER, NumberValues
 from sgl_runtime.grammar.json_schema.read_containers import ContainerReader
 from sgl_runtime.grammar.json_schema.read_scalars import read_number, read_string
 from sgl_runtime.grammar.json_schema.references import References
@@ -45,6 +45,12 @@ _TYPE_KINDS = {
     "null": (0,), "boolean": (1, 2), "integer": (NUMBER,), "number": (NUMBER,), "string": (STRING,),
     "array": (ARRAY,), "object": (OBJECT,),
 }  # fmt: skip
+_OF_TYPE = {name: only(kinds) for name, kinds in _TYPE_KINDS.items()}
+# Most schemas hold none of these.
+_COMBINING = frozenset((
+    "$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if",
+    "dependentSchemas", "dependencies", "dependentRequired",
+))  # fmt: skip
 
 Names = tuple[str, ...]
 
@@ -176,7 +182,13 @@ class SchemaReader:
         if "$ref" in schema and self.references.ref_stands_alone:
             return self.read(self.references.resolve(node, "$ref"), allowed)
         keywords.check_general(node)
-        parts = [self._own(node, self._beside(node, allowed))]
+        own = self._own(node, self._beside(node, allowed))
+        return own if _COMBINING.isdisjoint(schema) else self._combined(node, allowed, own)
+
+    def _combined(self, node: SchemaNode, allowed: Names | None, own: ByKind) -> ByKind:
+        """What a subschema says with keywords that hold further ones about the same value, and what it says besides."""
+        schema = node.value
+        parts = [own]
         for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
             if keyword in schema:
                 target = self.references.resolve(node, keyword)
@@ -236,7 +248,7 @@ class SchemaReader:
         schema = node.value
         types = keywords.named_types(node)
         is_integer = types is not None and "integer" in types and "number" not in types
-        value = list(ANY_VALUE if types is None else only(kind for name in types for kind in _TYPE_KINDS[name]))
+        value = list(ANY_VALUE if types is None else any_value(self.formulas, [_OF_TYPE[name] for name in types]))
         if value[NUMBER] == TRUE:
             value[NUMBER] = self._number(node, is_integer=is_integer)
         if value[STRING] == TRUE:
@@ -253,13 +265,13 @@ class SchemaReader:
 
     def _number(self, node: SchemaNode, *, is_integer: bool) -> Formula:
         wanted = read_number(node, is_integer=is_integer)
-        return TRUE if wanted == NumberRange(is_integer=False) else self.formulas.atom(wanted)
+        return TRUE if wanted == ANY_NUMBER else self.formulas.atom(wanted)
 
     def _string(self, node: SchemaNode) -> Formula:
         shapes = read_string(node)
         for shape in shapes:
             self.places.setdefault(shape, node)
-        return self.formulas.all_of(self.formulas.atom(shape) for shape in shapes)
+        return self.formulas.all_of([self.formulas.atom(shape) for shape in shapes])
 
     def _listed(self, node: SchemaNode, keyword: str) -> ByKind:
         if keyword == "const":
@@ -267,11 +279,11 @@ class SchemaReader:
         values = node.value["enum"]
         if not isinstance(values, list) or not values:
             raise node.error("enum", f"is {values!r}; it must be a list with at least one value")
-        strings = frozenset(value for value in values if isinstance(value, str))
-        numbers = frozenset(_decimal(value) for value in values if _is_number(value))
-        parts = [self.const(value, node) for value in values if not isinstance(value, str) and not _is_number(value)]
-        for text in strings:
-            string_text(text)
+        strings = frozenset([value for value in values if isinstance(value, str)])
+        others = [value for value in values if not isinstance(value, str)]
+        numbers = frozenset([_decimal(value) for value in others if _is_number(value)])
+        parts = [self.const(value, node) for value in others if not _is_number(value)]
+        check_texts(strings)
         if strings:
             parts.append(only_kind(STRING, self.formulas.atom(StringValues(strings))))
         if numbers:
@@ -284,7 +296,7 @@ class SchemaReader:
             return only([0 if value is None else 1 + value])
         result = list(NO_VALUE)
         if isinstance(value, str):
-            string_text(value)
+            check_texts([value])
             result[STRING] = self.formulas.atom(StringValues(frozenset([value])))
         elif isinstance(value, int | float):
             result[NUMBER] = self.formulas.atom(NumberValues(frozenset([_decimal(value)])))

@@ -193,7 +193,9 @@ def _names_a_place(root: Any) -> bool:
     while pending:
         value = pending.pop()
         if isinstance(value, dict):
-            if any(isinstance(value.get(keyword), str) for keyword in _NAMES_OF_PLACES):
+            if not value.keys().isdisjoint(_NAMES_OF_PLACES) and any(
+                isinstance(value.get(keyword), str) for keyword in _NAMES_OF_PLACES
+            ):
                 return True
             pending += value.values()
         elif isinstance(value, list):

@@ -18,7 +18,6 @@ from sgl_runtime.grammar.json_schema.atoms import (
     HasProperty,
     Items,
     NumItems,
-    NumProperties,
     Properties,
     PropertyNames,
     Unique,
@@ -295,7 +294,7 @@ class ObjectRules:
             atoms = self._atoms[formulas] = ObjectAtoms.of(formulas, self._formulas, self._index)
         asked = _Asked()
         # What becomes of atoms whatever the value is; others become FALSE where an answer is no.
-        known = {atom: self._after_any(payload, key) for atom, payload in atoms.others}
+        known = atoms.fewer | {atom: self._after_name(payload, key) for atom, payload in atoms.names}
         passed = self.moved(position, key) & atoms.needed_bits
         while passed:
             # What was passed over cannot come any more.
@@ -311,7 +310,7 @@ class ObjectRules:
                 conditions.append((atom, value))
         left = [self._formulas.substitute(formula, known) for formula in formulas]
         # What has no say in these any more is not asked about.
-        atoms_left = set(self._formulas.atoms_of(left))
+        atoms_left = self._formulas.atom_set(left)
         numbers = [(atom, asked.number_of(value)) for atom, value in conditions if atom in atoms_left]
 
         def after(truths: Truths) -> Formulae:
@@ -341,13 +340,10 @@ class ObjectRules:
 
     def value_of(self, key: KeyClass) -> ByKind:
         """What the value of a property must satisfy, for the formulas that `needed_names` knows."""
-        return all_values(self._formulas, [self._schema_of(atom, key) for atom in self._listing])
+        return all_values(self._formulas, [self._find_schema(atom, key) for atom in self._listing])
 
-    def _after_any(self, payload: Hashable, key: KeyClass) -> Formula:
-        """What an atom about the number of properties, or about their names, becomes."""
-        if isinstance(payload, NumProperties):
-            return TRUE if payload.least == 1 else self._formulas.atom(NumProperties(payload.least - 1))
-        assert isinstance(payload, PropertyNames)
+    def _after_name(self, payload: PropertyNames, key: KeyClass) -> Formula:
+        """What an atom about the names of properties becomes."""
         truth_of = dict(zip(self.key_atoms, key.truths[len(self.patterns) :], strict=True))
         holds = self._formulas.holds(payload.formula, truth_of.__getitem__)
         return self._formulas.atom(payload) if holds else FALSE
@@ -362,13 +358,11 @@ class ObjectRules:
     def _find_schema(self, atom: Formula, key: KeyClass) -> ByKind:
         payload = self._formulas.payload(atom)
         assert isinstance(payload, Properties)
-        children = []
-        if key.name != NO_NAME:
-            child = self._listed[atom].get(self.names[key.name])
-            children += [] if child is None else [child]
+        listed = None if key.name == NO_NAME else self._listed[atom].get(self.names[key.name])
+        children = [] if listed is None else [listed]
         if payload.patterns:
             matched = dict(zip(self.patterns, key.truths, strict=False))
             children += [child for pattern, child in payload.patterns if matched[pattern]]
-        if not children:
-            children.append(payload.additional)
+        if len(children) < 2:
+            return self._reader.value_of(children[0] if children else payload.additional)
         return all_values(self._formulas, [self._reader.value_of(child) for child in children])

@@ -10,7 +10,7 @@ from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.json_schema.char_strings import CharStrings
 from sgl_runtime.grammar.json_schema.formula import Formula
 from sgl_runtime.grammar.json_schema.kinds import NUMBER, STRING
-from sgl_runtime.grammar.json_schema.questions import Question, Truths, narrowed
+from sgl_runtime.grammar.json_schema.questions import KindQuestion, Truths
 from sgl_runtime.grammar.json_schema.reader import SchemaReader
 from sgl_runtime.grammar.json_schema.scalars import MAX_COUNTED, Scalars
 from sgl_runtime.grammar.json_schema.strings import StringShape
@@ -48,16 +48,16 @@ class ScalarAnswers:
         self._scalars = scalars
         self._budget = budget
 
-    def numbers(self, question: Question) -> ByteFragment | None:
+    def numbers(self, question: KindQuestion) -> ByteFragment | None:
         """Numbers with their labels, None where there are none."""
         return self._scalar(question, NUMBER, self._scalars.numbers)
 
-    def strings(self, question: Question) -> ByteFragment | CharStrings | None:
+    def strings(self, question: KindQuestion) -> ByteFragment | CharStrings | None:
         """What stands between the quotes of strings, with their labels; None where there are none."""
         return self._scalar(question, STRING, self._scalars.strings)
 
-    def _scalar(self, question: Question, kind: int, make: Callable[..., _Labelled]) -> _Labelled | None:
-        formulas, labels = narrowed([value[kind] for value in question.values], question.labels)
+    def _scalar(self, question: KindQuestion, kind: int, make: Callable[..., _Labelled]) -> _Labelled | None:
+        formulas, labels = question
         if not labels:
             return None
         if kind == STRING and len(formulas) == len(labels) == 1 and labels[0][0][0]:
@@ -121,9 +121,9 @@ class ScalarAnswers:
                 return node.unsupported(at_fault, reason)
         return error
 
-    def counted(self, question: Question) -> CountedStrings | None:
+    def counted(self, question: KindQuestion) -> CountedStrings | None:
         """Strings of which no more than the length is asked, None where more is."""
-        formulas, labels = narrowed([value[STRING] for value in question.values], question.labels)
+        formulas, labels = question
         if len(formulas) != 1 or len(labels) != 1 or not labels[0][0][0]:
             return None
         shape = self._formulas.payload(formulas[0]) if formulas[0] > 0 else None

@@ -288,7 +288,7 @@ def _relabelled(fragment: ByteFragment, label: int) -> ByteFragment:
     """A fragment with one label, with that label replaced."""
     if label < 0:
         return EMPTY
-    if label == int(fragment.labels.max()):
+    if fragment.label_set == {label}:
         return fragment
     labels = np.where(fragment.labels < 0, fragment.labels, np.int32(label))
     return ByteFragment(fragment.class_table, labels, fragment.byte_classes)

@@ -79,6 +79,20 @@ class SchemaNode:
             raise self.error(keyword, f"is {value!r}; it must be a list of strings")
         return value
 
+    def named(self, keyword: str) -> dict[str, "SchemaNode"]:
+        """The subschemas in the object of a keyword by their names, none if it is absent.
+
+        Raises:
+            GrammarError: it is no object.
+        """
+        value = self.value.get(keyword)
+        if value is None and keyword not in self.value:
+            return {}
+        if not isinstance(value, dict):
+            raise self.error(keyword, f"is {value!r}; it must be an object")
+        pointer = self.child_pointer(keyword)
+        return {name: SchemaNode(each, f"{pointer}/{_escaped(name)}") for name, each in value.items()}
+
     def schemas(self, keyword: str) -> list["SchemaNode"]:
         """The subschemas in the list of a keyword.
 

@@ -15,19 +15,11 @@ from sgl_runtime.grammar.json_schema.callees import Callee, CalleeState, Transit
 from sgl_runtime.grammar.json_schema.char_strings import CharStrings
 from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula
 from sgl_runtime.grammar.json_schema.key_classes import KeyClasses
-from sgl_runtime.grammar.json_schema.kinds import ANY_VALUE, ARRAY, NO_VALUE, NUM_WORDS, OBJECT, ByKind
+from sgl_runtime.grammar.json_schema.kinds import ANY_VALUE, ARRAY, NO_VALUE, NUM_WORDS, NUMBER, OBJECT, STRING, ByKind
 from sgl_runtime.grammar.json_schema.live_labels import cut_dead_labels, find_labels
 from sgl_runtime.grammar.json_schema.plain_objects import STATES_FOR_NAME, STATES_FOR_ORDER, build_plain
 from sgl_runtime.grammar.json_schema.possible_truths import MAX_TRUTHS, PossibleTruths
-from sgl_runtime.grammar.json_schema.questions import (
-    WHATEVER,
-    Labels,
-    Question,
-    Truths,
-    narrowed,
-    satisfies,
-    simplest,
-)
+from sgl_runtime.grammar.json_schema.questions import Labels, Question, Questions, Truths
 from sgl_runtime.grammar.json_schema.reader import SchemaReader
 from sgl_runtime.grammar.json_schema.rules import ArrayRules, Formulae, KeyClass, ObjectRules, Step
 from sgl_runtime.grammar.json_schema.scalar_answers import CountedStrings, ScalarAnswers
@@ -68,10 +60,16 @@ class ValueGraph:
         scalars: Automata of strings and numbers.
         budget: Limits states and time.
         any_order: Whether properties may come in any order.
+
+    Attributes:
+        formulas: Where formulas are kept.
+        questions: Where questions are kept.
+        callees: What has been found so far.
     """
 
     def __init__(self, reader: SchemaReader, scalars: Scalars, budget: Budget, *, any_order: bool) -> None:
         self.formulas = reader.formulas
+        self.questions = Questions(reader.formulas)
         self._reader = reader
         self._scalars = scalars
         self._budget = budget
@@ -114,23 +112,16 @@ class ValueGraph:
         return answers.labels.union(*[self.callees[number].states[0].labels for number in answers.callees])
 
     def _find_answers(self, question: Question) -> Answers:
-        words: list[int | None] = []
-        for kind in range(NUM_WORDS):
-            _, fitting = narrowed([value[kind] for value in question.values], question.labels)
-            words.append(fitting[0][1] if fitting else None)
-        number, counted = self._scalar_answers.numbers(question), self._scalar_answers.counted(question)
-        string = self._scalar_answers.strings(question) if counted is None else None
+        by_kind = question.by_kind()
+        words = tuple([labels[0][1] if labels else None for _, labels in by_kind[:NUM_WORDS]])
+        number, counted = self._scalar_answers.numbers(by_kind[NUMBER]), self._scalar_answers.counted(by_kind[STRING])
+        string = self._scalar_answers.strings(by_kind[STRING]) if counted is None else None
         possible = {label for label in words if label is not None}
-        possible.update([] if counted is None else [counted.label])
-        for fragment in (number, string):
-            if fragment is not None:
-                possible.update(label for label in set(fragment.labels.tolist()) if label >= 0)
-        callees = []
-        for kind in (ARRAY, OBJECT):
-            formulas, labels = narrowed([value[kind] for value in question.values], question.labels)
-            if labels:
-                callees.append(self._callee(kind, formulas, labels))
-        return Answers(tuple(words), number, string, counted, frozenset(possible), callees)
+        possible.update(() if counted is None else (counted.label,))
+        possible.update(() if number is None else number.label_set)
+        possible.update(() if string is None else string.label_set)
+        callees = [self._callee(kind, *by_kind[kind]) for kind in (ARRAY, OBJECT) if by_kind[kind][1]]
+        return Answers(words, number, string, counted, frozenset(possible), callees)
 
     def _callee(self, kind: int, formulas: Formulae, labels: Labels) -> int:
         key = (kind, formulas, labels)
@@ -195,7 +186,7 @@ class ValueGraph:
         """Whether a value satisfies a formula; None if no value does."""
         if value == NO_VALUE:
             return None
-        question = WHATEVER if value == ANY_VALUE else satisfies(value)
+        question = self.questions.whatever if value == ANY_VALUE else self.questions.satisfies(value)
         self.answers(question)
         return question
 
@@ -265,7 +256,7 @@ class ValueGraph:
                 labels[truths] = targets.setdefault(target, len(targets))
         if not labels:
             return None
-        question = simplest(self.formulas, step.values, labels, len(truths_list))
+        question = self.questions.simplest(step.values, labels, len(truths_list))
         self.answers(question)
         transition = Transition(key, question, list(targets))
         callee.transitions.append(transition)
