@@ -4,7 +4,6 @@ Where the next bytes are forced, the next token is too: the one that begins the 
 as long as what follows cannot change it.  So masks there hold one token, and a scheduler may append it without a pass.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from sgl_runtime.grammar.base import ForcedText, GrammarState
@@ -23,20 +22,19 @@ class ForcedTokens:
     def __init__(self, token_bytes: Sequence[bytes | None], encode: Callable[[str], Sequence[int]]) -> None:
         self._token_bytes = token_bytes
         self._encode = encode
-        self._known: OrderedDict[ForcedText, int | None] = OrderedDict()
+        self._known: dict[tuple[bytes, bool], int | None] = {}
 
     def next_token(self, state: GrammarState) -> int | None:
         """The token that must come next; None where there is a choice, if only one between spellings."""
         forced = state.forced_text()
         if not forced.data:
             return None
-        if forced in self._known:
-            self._known.move_to_end(forced)
-            return self._known[forced]
-        token = self._known[forced] = self._first_token(forced)
-        if len(self._known) > _MAX_REMEMBERED:
-            self._known.popitem(last=False)
-        return token
+        key = forced.data, forced.ends
+        if key not in self._known:
+            if len(self._known) >= _MAX_REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._first_token(forced)
+        return self._known[key]
 
     def _first_token(self, forced: ForcedText) -> int | None:
         # What is cut off at the end may be a part of a character.

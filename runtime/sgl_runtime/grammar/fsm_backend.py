@@ -9,6 +9,9 @@ from sgl_runtime.grammar.base import NOTHING_FORCED, ForcedText, GrammarVocabula
 from sgl_runtime.grammar.token_mask import TokenMaskCache, compute_mask
 from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
 
+_MAX_REMEMBERED = 4096
+"""Places of which a grammar remembers what is forced there."""
+
 
 class FsmGrammar:
     """A compiled constraint; implements `base.Grammar`.
@@ -47,6 +50,7 @@ class FsmGrammar:
         self._vocabulary = vocabulary
         self._masks = masks
         self._eos_ids = [token_id for token_id in vocabulary.eos_ids if token_id < vocabulary.size]
+        self._forced: dict[tuple[int, Stack], ForcedText] = {}
 
     def new_state(self) -> "FsmState":
         """A cursor at the beginning of the output."""
@@ -70,7 +74,13 @@ class FsmGrammar:
         """The bytes that must follow an automaton state; none near the limit on the depth, which masks know of."""
         if self._is_near_limit(stack):
             return NOTHING_FORCED
-        return ForcedText(*self.automaton.forced_text(state, stack))
+        # Asked for each row of a batch at each token, and rows pass the same places.
+        known = self._forced.get((state, stack))
+        if known is None:
+            if len(self._forced) >= _MAX_REMEMBERED:
+                self._forced.clear()
+            known = self._forced[state, stack] = ForcedText(*self.automaton.forced_text(state, stack))
+        return known
 
     def is_eos(self, token_id: int) -> bool:
         """Whether a token ends the output."""
