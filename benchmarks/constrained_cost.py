@@ -9,7 +9,6 @@ Prints the median, the 99th percentile and the longest step, in milliseconds, be
 """
 
 import argparse
-import gc
 import json
 import platform
 import statistics
@@ -19,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from offline import LOG_REGEX
 from people_schema import PEOPLE
-from scheduler_cost import InstantExecutor, InstantStep
+from scheduler_cost import InstantExecutor, InstantStep, timed_steps
 
 from sgl_runtime.batch import Batch, LogitEdits, StepOutput
 from sgl_runtime.composition import assemble_scheduler
@@ -35,11 +35,10 @@ FIRST_BYTE = 1
 QUOTE, QUOTE_SHARE = ord('"'), 0.1
 """How often a string ends where it may."""
 
-LOG_LINE = r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} (DEBUG|INFO|WARN|ERROR) [a-z]{3,12}: [^\n]{1,80}\n"
 KINDS: dict[str, dict[str, Any]] = {
     "free": {"ignore_eos": True},
     "json": {"json_schema": json.dumps(PEOPLE)},
-    "regex": {"regex": f"({LOG_LINE}){{100}}"},
+    "regex": {"regex": LOG_REGEX},
 }
 
 
@@ -142,16 +141,7 @@ def step_times(kind: str, num_rows: int, steps: int) -> list[float]:
         scheduler.accept(TokenizedRequest(rid=str(index), input_ids=ids, sampling=sampling))
     while scheduler.stats()["num_running"] < num_rows:
         scheduler.step()
-    gc.collect()
-    gc.freeze()
-    times = []
-    for _ in range(steps):
-        before, begin = device.seconds, time.perf_counter()
-        scheduler.step()
-        times.append((time.perf_counter() - begin - (device.seconds - before)) * 1000)
-    assert scheduler.stats()["num_running"] == num_rows, "all still run"
-    scheduler.close()
-    return times
+    return timed_steps(scheduler, device, steps)
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sgl_runtime.errors import SglRuntimeError
+from sgl_runtime.device.native_library import LibraryError, NativeLibrary
 
 WORKSPACE_BYTES = 64 << 20
 """Memory that an algorithm may use; one product runs at a time."""
@@ -39,10 +39,6 @@ class _Heuristic(ctypes.Structure):
     )
 
 
-class LibraryError(SglRuntimeError):
-    """The library is not there, or refused a call."""
-
-
 class ProductShape(NamedTuple):
     """What a product is chosen by.
 
@@ -59,7 +55,7 @@ class ProductShape(NamedTuple):
     dtype: torch.dtype
 
 
-class CublasLt:
+class CublasLt(NativeLibrary):
     """The library, with memory for what it needs meanwhile.
 
     Args:
@@ -71,25 +67,12 @@ class CublasLt:
 
     def __init__(self, device: torch.device) -> None:
         major = (torch.version.cuda or "0").split(".")[0]
-        try:
-            self.functions = ctypes.CDLL(f"libcublasLt.so.{major}")
-        except OSError as error:
-            raise LibraryError(f"cuBLASLt of CUDA {major} cannot be loaded: {error}") from error
+        super().__init__(f"libcublasLt.so.{major}", f"cuBLASLt of CUDA {major}")
         self.functions.cublasLtGetVersion.restype = ctypes.c_size_t
         self.version = int(self.functions.cublasLtGetVersion())
         self.handle = ctypes.c_void_p()
         self.call("cublasLtCreate", ctypes.byref(self.handle))
         self.workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
-
-    def call(self, name: str, *args: object) -> None:
-        """Call a function.
-
-        Raises:
-            LibraryError: it says that something went wrong.
-        """
-        status = getattr(self.functions, name)(*args)
-        if status:
-            raise LibraryError(f"{name} of cuBLASLt failed with status {status}")
 
     def product(self, shape: ProductShape) -> "Product":
         """A product of this shape."""

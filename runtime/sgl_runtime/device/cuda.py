@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sgl_runtime.config_values import cache_folder
 from sgl_runtime.device.base import Device, HostCopy, T, cuda_refusal
-from sgl_runtime.device.cublas_lt import LIBRARY_TYPES, BoundProduct, CublasLt, LibraryError
+from sgl_runtime.device.cublas_lt import LIBRARY_TYPES, BoundProduct, CublasLt
 from sgl_runtime.device.file_reader import PIECE_BYTES, FileReader
 from sgl_runtime.device.gated_products import GatedProducts
 from sgl_runtime.device.kernels.logprobs import logprobs
@@ -21,6 +21,7 @@ from sgl_runtime.device.kernels.matvec import matvec
 from sgl_runtime.device.kernels.norm import rms_norm, silu_and_mul
 from sgl_runtime.device.kernels.sampling import draw, mask_logits
 from sgl_runtime.device.kernels_ahead import KernelsAhead
+from sgl_runtime.device.native_library import LibraryError
 from sgl_runtime.device.ops import Norm, Ops
 from sgl_runtime.device.rehearsal_device import RehearsalDevice
 from sgl_runtime.device.tuned_products import Matrix, TunedProducts, device_timer

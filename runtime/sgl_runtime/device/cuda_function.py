@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from sgl_runtime.device.cublas_lt import LibraryError
+from sgl_runtime.device.native_library import NativeLibrary
 
-TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGNMENT = 128, 64
+_TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGNMENT = 128, 64
 
 _MAX_DYNAMIC_SHARED_BYTES = 8
 _LAUNCH_EARLY = 6
@@ -20,7 +20,7 @@ _LAUNCH_EARLY = 6
 _MAP_TYPES = {torch.float16: 6, torch.bfloat16: 9}
 _SWIZZLE_128, _PROMOTE_256 = 3, 3
 
-SWIZZLED_BYTES = 128
+_SWIZZLED_BYTES = 128
 """Bytes of a tile's row: what is swizzled together in shared memory."""
 
 Argument = ctypes.c_uint64 | ctypes.c_int
@@ -42,28 +42,13 @@ class _Config(ctypes.Structure):
     )
 
 
-class Driver:
+def open_driver() -> NativeLibrary:
     """The driver that torch uses.
 
     Raises:
         LibraryError: it is not there.
     """
-
-    def __init__(self) -> None:
-        try:
-            self.functions = ctypes.CDLL("libcuda.so.1")
-        except OSError as error:
-            raise LibraryError(f"the CUDA driver cannot be loaded: {error}") from error
-
-    def call(self, name: str, *args: object) -> None:
-        """Call a function.
-
-        Raises:
-            LibraryError: it says that something went wrong.
-        """
-        status = getattr(self.functions, name)(*args)
-        if status:
-            raise LibraryError(f"{name} failed with status {status}")
+    return NativeLibrary("libcuda.so.1", "the CUDA driver")
 
 
 class TensorMap:
@@ -75,15 +60,15 @@ class TensorMap:
         rows: Of a tile; its columns are as many as are swizzled together.
     """
 
-    def __init__(self, driver: Driver, matrix: Tensor, rows: int) -> None:
-        self._memory = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _TENSOR_MAP_ALIGNMENT)
+    def __init__(self, driver: NativeLibrary, matrix: Tensor, rows: int) -> None:
+        self._memory = ctypes.create_string_buffer(_TENSOR_MAP_BYTES + _TENSOR_MAP_ALIGNMENT)
         begin = ctypes.addressof(self._memory)
         self.address = -(-begin // _TENSOR_MAP_ALIGNMENT) * _TENSOR_MAP_ALIGNMENT
         size = matrix.element_size()
         driver.call(
             "cuTensorMapEncodeTiled", ctypes.c_void_p(self.address), _MAP_TYPES[matrix.dtype], 2,
             ctypes.c_void_p(matrix.data_ptr()), (ctypes.c_uint64 * 2)(matrix.shape[1], matrix.shape[0]),
-            (ctypes.c_uint64 * 1)(matrix.stride(0) * size), (ctypes.c_uint32 * 2)(SWIZZLED_BYTES // size, rows),
+            (ctypes.c_uint64 * 1)(matrix.stride(0) * size), (ctypes.c_uint32 * 2)(_SWIZZLED_BYTES // size, rows),
             (ctypes.c_uint32 * 2)(1, 1), 0, _SWIZZLE_128, _PROMOTE_256, 0,
         )  # fmt: skip
 
@@ -102,7 +87,7 @@ class CudaFunction:
         LibraryError: the code cannot be loaded.
     """
 
-    def __init__(self, driver: Driver, code: bytes, name: str, *, num_threads: int, shared_bytes: int) -> None:
+    def __init__(self, driver: NativeLibrary, code: bytes, name: str, *, num_threads: int, shared_bytes: int) -> None:
         self._driver, self._num_threads, self._shared_bytes = driver, num_threads, shared_bytes
         module = ctypes.c_void_p()
         driver.call("cuModuleLoadData", ctypes.byref(module), code)

@@ -2,7 +2,7 @@
 
 The vendor's product writes both halves, which a kernel of its own then reads to make one of them: of memory, four times
 what the result needs.  Here the result leaves the product's registers.  The kernel is as fast as the vendor's product
-alone (`benchmarks/gpu_kernels.py --only gated`), at numbers of rows that fill its tiles.
+alone (`benchmarks/gated_products.py`), at numbers of rows that fill its tiles.
 """
 
 import ctypes
@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sgl_runtime.device.cublas_lt import LibraryError
-from sgl_runtime.device.cuda_function import CudaFunction, Driver, TensorMap
+from sgl_runtime.device.cuda_function import CudaFunction, TensorMap, open_driver
+from sgl_runtime.device.native_library import LibraryError
 from sgl_runtime.device.nvrtc import Nvrtc
 
 TILE_ROWS = 256
@@ -38,6 +38,8 @@ _CAPABILITY = (9, 0)
 _INPUTS = 64
 _BLOCK_ROWS, _GROUP_ROWS, _NUM_THREADS = 128, 64, 384
 _STAGES = {256: 4, 224: 4, 192: 5, 128: 6, 96: 6}
+"""Pieces on their way, as many as fit, by the width of a tile."""
+
 _TILES_THAT_SHARE = 8
 _OVERHEAD = 16
 """What a tile takes beside its products, in rows of the weight."""
@@ -76,7 +78,7 @@ class GatedProducts:
             raise LibraryError(f"they are written for compute capability 9.0, and this GPU has {found}")
         self._num_clusters = properties.multi_processor_count // 2
         self._compiler = Nvrtc(folder, "sm_90a")
-        self._driver = Driver()
+        self._driver = open_driver()
         self._threads = ThreadPoolExecutor(_COMPILING, "sgl products")
         self._codes: dict[_Variant, Future[bytes]] = {}
         self._functions: dict[_Variant, CudaFunction] = {}

@@ -8,13 +8,12 @@ Source: NVIDIA's NVRTC, whose names these are.
 import ctypes
 import hashlib
 import logging
-import os
-import tempfile
 from pathlib import Path
 
 import torch
 
-from sgl_runtime.device.cublas_lt import LibraryError
+from sgl_runtime.device.kept_file import keep_file
+from sgl_runtime.device.native_library import LibraryError, NativeLibrary
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +31,9 @@ class Nvrtc:
 
     def __init__(self, folder: Path, architecture: str) -> None:
         self._folder, self._architecture = folder, architecture
-        self._functions = _load()
+        self._library = _load()
         major, minor = ctypes.c_int(), ctypes.c_int()
-        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        self._library.call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
         self._version = f"{major.value}.{minor.value}"
 
     def compile(self, source: str) -> bytes:
@@ -53,47 +52,37 @@ class Nvrtc:
         except OSError:
             code = self._compile(source)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
-                file.write(code)
-            os.replace(file.name, path)
+            keep_file(path, code)
         except OSError as error:
             logger.warning("compiled CUDA is not kept path=%s error=%s", path, error)
         return code
 
     def _compile(self, source: str) -> bytes:
         program = ctypes.c_void_p()
-        self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
+        self._library.call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
         options = (f"--gpu-architecture={self._architecture}".encode(), b"--std=c++17")
         try:
-            status = self._functions.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * 2)(*options))
+            status = self._library.functions.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * 2)(*options))
             if status:
                 log = self._text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog").rstrip(b"\0\n")
                 raise LibraryError(f"CUDA C++ cannot be compiled (status {status}): {log.decode(errors='replace')}")
             return self._text(program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN")
         finally:
-            self._call("nvrtcDestroyProgram", ctypes.byref(program))
+            self._library.call("nvrtcDestroyProgram", ctypes.byref(program))
 
     def _text(self, program: ctypes.c_void_p, size_name: str, name: str) -> bytes:
         size = ctypes.c_size_t()
-        self._call(size_name, program, ctypes.byref(size))
+        self._library.call(size_name, program, ctypes.byref(size))
         found = ctypes.create_string_buffer(size.value)
-        self._call(name, program, found)
+        self._library.call(name, program, found)
         return found.raw
 
-    def _call(self, name: str, *args: object) -> None:
-        status = getattr(self._functions, name)(*args)
-        if status:
-            raise LibraryError(f"{name} failed with status {status}")
 
-
-def _load() -> ctypes.CDLL:
+def _load() -> NativeLibrary:
     major = (torch.version.cuda or "0").split(".")[0]
     # The library stands where torch's own part that uses it looks for it.
     stub = Path(torch.__file__).parent / "lib" / "libcaffe2_nvrtc.so"
-    try:
-        if stub.is_file():
-            ctypes.CDLL(str(stub))
-        return ctypes.CDLL(f"libnvrtc.so.{major}")
-    except OSError as error:
-        raise LibraryError(f"NVRTC of CUDA {major} cannot be loaded: {error}") from error
+    title = f"NVRTC of CUDA {major}"
+    if stub.is_file():
+        NativeLibrary(str(stub), title)
+    return NativeLibrary(f"libnvrtc.so.{major}", title)

@@ -7,9 +7,7 @@ cache; what was found is kept in a file for the next start.
 
 import json
 import logging
-import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgl_runtime.device.cublas_lt import BoundProduct, CublasLt, LibraryError, ProductShape
+from sgl_runtime.device.cublas_lt import BoundProduct, CublasLt, ProductShape
+from sgl_runtime.device.kept_file import keep_file
+from sgl_runtime.device.native_library import LibraryError
 
 logger = logging.getLogger(__name__)
 
@@ -169,12 +169,9 @@ class TunedProducts:
         return found
 
     def _write(self, known: Mapping[str, str]) -> None:
-        """Keep what was found, in one step; a folder that cannot be written costs the next start some seconds."""
+        """Keep what was found; a folder that cannot be written costs the next start some seconds."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False, encoding="utf-8") as file:
-                json.dump(known, file)
-            os.replace(file.name, self._path)
+            keep_file(self._path, json.dumps(known).encode())
         except OSError as error:
             logger.warning("tuned matrix products are not kept path=%s error=%s", self._path, error)
 

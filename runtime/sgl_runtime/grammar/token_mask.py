@@ -20,6 +20,7 @@ from sgl_runtime.grammar.vocabulary_walk import Prefixes, VocabularyWalk, Ways
 MaskRow = NDArray[np.int32]
 
 _FORGOTTEN_AT_ONCE = 16
+"""Masks of grammars that are gone, forgotten for each new mask."""
 
 
 @dataclass

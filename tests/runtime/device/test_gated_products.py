@@ -8,9 +8,9 @@ from torch import Tensor
 
 from fakes.kernel_cases import TOLERANCE, distance, random
 from sgl_runtime.device import gated_products
-from sgl_runtime.device.cublas_lt import LibraryError
 from sgl_runtime.device.cuda import CudaOps
 from sgl_runtime.device.gated_products import TILE_OUTS, GatedProducts, tile_outs
+from sgl_runtime.device.native_library import LibraryError, NativeLibrary
 from sgl_runtime.device.nvrtc import Nvrtc
 from sgl_runtime.device.ops import Norm, Ops
 
@@ -76,6 +76,15 @@ def test_tiles_are_as_wide_as_keeps_all_clusters_busy(row_tiles: int, num_outs: 
 def test_without_the_compiler_the_error_names_it(tmp_path: Path):
     with pytest.raises(LibraryError, match=r"NVRTC of CUDA 0 cannot be loaded: .*libnvrtc"):
         Nvrtc(tmp_path, "sm_90a")
+
+
+def test_a_call_that_fails_says_which_and_how():
+    library = NativeLibrary("libc.so.6", "the C library")
+    library.call("abs", 0)
+    with pytest.raises(LibraryError, match=r"^abs failed with status 3$"):
+        library.call("abs", -3)
+    with pytest.raises(LibraryError, match=r"^a library that is not there cannot be loaded: libnothing\.so"):
+        NativeLibrary("libnothing.so.1", "a library that is not there")
 
 
 def hopper(folder: Path) -> GatedProducts:

@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sgl_runtime.device.cublas_lt import CublasLt, LibraryError, ProductShape
+from sgl_runtime.device.cublas_lt import CublasLt, ProductShape
+from sgl_runtime.device.native_library import LibraryError
 from sgl_runtime.device.tuned_products import TunedProducts, device_timer
 
 
