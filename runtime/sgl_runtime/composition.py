@@ -3,8 +3,8 @@
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -43,20 +43,20 @@ class ModelHost:
     """A model's host side: files, tokenizer, end-of-sequence ids; torch-free.
 
     Attributes:
+        config: All sections.
         source: The files.
-        tokenizer: The served tokenizer, or what stands in its place.
         pooling: What a model that generates nothing does with a text; None for one that generates.
         watch: Runs since the model was opened.
     """
 
+    config: RuntimeConfig
     source: ModelSource
-    tokenizer: Tokenizer | NoTokenizer
-    pooling: PoolingInfo | None = None
-    watch: Stopwatch = field(default_factory=Stopwatch)
+    pooling: PoolingInfo | None
+    watch: Stopwatch
 
     @classmethod
     def open(cls, config: RuntimeConfig) -> "ModelHost":
-        """Find the model and load its tokenizer.
+        """Find the model; its tokenizer is read when it is first asked for.
 
         Raises:
             ModelLoadError: it cannot be found or read.
@@ -67,15 +67,24 @@ class ModelHost:
             # The config is read before the tokenizer, whose loading reads it too and tells what is wrong with it worse.
             pooling = read_pooling(source, config.model)
         logger.info("model found path=%s architecture=%s", source.files.path, source.outline.architecture)
-        if config.model.skip_tokenizer_init:
-            return cls(source, NoTokenizer(source.outline.vocab_size), pooling, watch)
-        with watch.part("imports"):
-            import_tokenizer_libraries(source)
-        with watch.part("tokenizer"):
-            tokenizer = load_tokenizer(
-                source, tokenizer_path=config.model.tokenizer_path, chat_template=config.server.chat_template
+        return cls(config, source, pooling, watch)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | NoTokenizer:
+        """The served tokenizer, or what stands in its place.
+
+        Raises:
+            ModelLoadError: it cannot be read.
+        """
+        model = self.config.model
+        if model.skip_tokenizer_init:
+            return NoTokenizer(self.source.outline.vocab_size)
+        with self.watch.part("imports"):
+            import_tokenizer_libraries(self.source)
+        with self.watch.part("tokenizer"):
+            return load_tokenizer(
+                self.source, tokenizer_path=model.tokenizer_path, chat_template=self.config.server.chat_template
             )
-        return cls(source, tokenizer, pooling, watch)
 
     @property
     def eos_ids(self) -> frozenset[int]:
@@ -124,7 +133,7 @@ def build_scheduler(config: RuntimeConfig, host: ModelHost) -> SchedulerParts:
     if host.source.is_encoder:
         config = resolve_encoder(config)
     if host.pooling is None:
-        built = build_model(config, host.source, watch)
+        built = build_model(config, host.source, watch, meanwhile=lambda: host.tokenizer)
     else:
         built = build_pooling_model(config, host.source, host.pooling, watch)
     executor = LocalExecutor(built.runner)

@@ -63,7 +63,7 @@ WRONG_WEIGHTS = ("cut_weights", "model.safetensors is not a whole safetensors fi
 @pytest.mark.parametrize(("name", "sentence"), WRONG_MODELS)
 def test_a_wrong_model_is_told_when_it_is_opened(folder: Path, name: str, sentence: str) -> None:
     with pytest.raises(ModelLoadError) as error:
-        ModelHost.open(build_config({"model_path": str(folder / name)}))
+        _ = ModelHost.open(build_config({"model_path": str(folder / name)})).tokenizer
     assert sentence in error.value.message
     assert "\n" not in error.value.message
 

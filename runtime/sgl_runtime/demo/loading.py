@@ -30,9 +30,12 @@ class StagedFactories(Factories):
     begin: Callable[[int], None]
 
     def build_host(self, config: RuntimeConfig) -> ServedHost:
-        """Load the tokenizer and what else needs no tensors."""
+        """Read the model's files and its tokenizer."""
         self.begin(1)
-        return super().build_host(config)
+        host = super().build_host(config)
+        # Asked for, it is read.
+        _ = host.tokenizer
+        return host
 
     def build_scheduler(self, config: RuntimeConfig, host: ServedHost) -> ServedParts:
         """Load the weights."""

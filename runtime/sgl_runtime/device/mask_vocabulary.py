@@ -26,26 +26,26 @@ class DeviceVocabulary:
     def __init__(
         self, token_bytes: Sequence[bytes | None], *, end_ids: frozenset[int], size: int, device: torch.device
     ) -> None:
-        tokens = sorted(
-            (data, token_id) for token_id, data in enumerate(token_bytes[:size]) if data and token_id not in end_ids
-        )
+        by_id = [data if data and token_id not in end_ids else b"" for token_id, data in enumerate(token_bytes[:size])]
+        by_id += [b""] * (size - len(by_id))
+        ordered = [token_id for token_id, data in enumerate(by_id) if data]
+        ordered.sort(key=by_id.__getitem__)
+        tokens = [by_id[token_id] for token_id in ordered]
         count = len(tokens)
         self.num_sorted = -(-max(count, 1) // _PAD) * _PAD
         self.num_words = -(-size // 32)
         lengths = np.zeros(self.num_sorted, dtype=np.int32)
-        lengths[:count] = [len(data) for data, _ in tokens]
+        lengths[:count] = list(map(len, tokens))
         columns = np.zeros((max(int(lengths.max()), 1), self.num_sorted), dtype=np.uint8)
         # All bytes of all tokens at once: which token each belongs to, and which of its bytes it is.
         owners = np.repeat(np.arange(self.num_sorted), lengths)
         nth = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        columns[nth, owners] = np.frombuffer(b"".join(data for data, _ in tokens), dtype=np.uint8)
+        columns[nth, owners] = np.frombuffer(b"".join(tokens), dtype=np.uint8)
         ids = np.zeros(self.num_sorted, dtype=np.int32)
-        ids[:count] = [token_id for _, token_id in tokens]
+        ids[:count] = ordered
         places = np.full(self.num_words * 32, _NO_TOKEN, dtype=np.int32)
         places[ids[:count]] = np.arange(count)
         places[[token_id for token_id in end_ids if token_id < size]] = _END_TOKEN
-        by_id = [data if data and token_id not in end_ids else b"" for token_id, data in enumerate(token_bytes[:size])]
-        by_id += [b""] * (size - len(by_id))
         starts = np.cumsum([0, *map(len, by_id)]).astype(np.int32)
         self.columns = torch.from_numpy(columns).to(device)
         self.lengths = torch.from_numpy(lengths).to(device)

@@ -55,18 +55,16 @@ class VocabularyOrder:
         Empty tokens and end-of-sequence tokens are left out.  `usable_bytes` are the bytes that are tokens by
         themselves; where a vocabulary spells some bytes only inside longer tokens, all bytes that occur.
         """
-        tokens = sorted(
-            (data, token_id)
-            for token_id, data in enumerate(vocabulary.token_bytes[: vocabulary.size])
-            if data and token_id not in vocabulary.eos_ids
-        )
-        token_ids = np.array([token_id for _, token_id in tokens], dtype=np.int32)
-        levels = _levels([data for data, _ in tokens], token_ids)
+        every, ends = [data or b"" for data in vocabulary.token_bytes[: vocabulary.size]], vocabulary.eos_ids
+        ordered = [token_id for token_id, data in enumerate(every) if data and token_id not in ends]
+        ordered.sort(key=every.__getitem__)
+        tokens = [every[token_id] for token_id in ordered]
+        levels = _levels(tokens, np.array(ordered, dtype=np.int32))
         occurring = np.zeros(256, dtype=bool)
         for level in levels:
             occurring[level.byte] = True
         alone = np.zeros(256, dtype=bool)
-        alone[[data[0] for data, _ in tokens if len(data) == 1]] = True
+        alone[[data[0] for data in tokens if len(data) == 1]] = True
         root_children = np.array([0, len(levels[0].byte) if levels else 0], dtype=np.int32)
         return cls(
             tuple(levels), root_children, vocabulary.size, alone if np.array_equal(alone, occurring) else occurring

@@ -1,5 +1,7 @@
 """Builds the device half: device, model with its weights, pool, attention, executor."""
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
@@ -46,13 +48,16 @@ class BuiltModel:
     attention_backend: str
 
 
-def build_model(config: RuntimeConfig, source: ModelSource, watch: Stopwatch) -> BuiltModel:
+def build_model(
+    config: RuntimeConfig, source: ModelSource, watch: Stopwatch, *, meanwhile: Callable[[], object] = lambda: None
+) -> BuiltModel:
     """Load a model and give it its memory.
 
     Args:
         config: All sections.
         source: The model.
         watch: Gets the parts device, weights, memory, kernels, products and graphs.
+        meanwhile: What else a start has to do; it is called once kernels are on their way.
 
     Raises:
         ConfigError, ModelLoadError: an option or the model is at fault.
@@ -62,20 +67,27 @@ def build_model(config: RuntimeConfig, source: ModelSource, watch: Stopwatch) ->
     with watch.part("device"):
         device = open_device(config)
     dtype = weight_dtype(config.model.dtype, device)
-    name = attention_name(config.device.attention_backend, device, dtype=dtype, head_dim=source.config.head_dim)
     sampler = SAMPLERS.load(sampler_name(config.device.sampling_backend, device))(device)
     graph_rows = 0
     if not config.device.disable_cuda_graph:
         graph_rows = min(config.scheduler.max_running_requests, config.device.cuda_graph_max_bs)
+    plans_prompts: Future[bool] = Future()
     rehearsed = RehearsedModel(
         shapes=source.config,
         dtype=dtype,
         num_rows=config.scheduler.max_running_requests,
         graph_rows=graph_rows,
         max_grammar_depth=config.grammar.max_grammar_depth,
-        plans_prompts=name == "flashinfer",
+        plans_prompts=plans_prompts.result,
     )
     wait_for_kernels = device.compile_ahead(partial(rehearse, rehearsed))
+    # Asked meanwhile, as FlashInfer takes a second to import.
+    name = None
+    try:
+        name = attention_name(config.device.attention_backend, device, dtype=dtype, head_dim=source.config.head_dim)
+    finally:
+        plans_prompts.set_result(name == "flashinfer")
+    meanwhile()
     with watch.part("weights"):
         model = load_model(source, dtype=dtype, device=device, load_format=config.model.load_format)
     with watch.part("memory"):

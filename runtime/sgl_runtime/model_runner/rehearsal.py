@@ -3,7 +3,7 @@
 What is compiled is what these passes launch, through the very code that runs a model: there is no list of kernels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from sgl_runtime.attention.shared_run import shared_runs
 from sgl_runtime.attention.table import ATTENTION_BACKENDS
 from sgl_runtime.batch import Batch, GrammarMoves, LogitEdits, SamplingBatch, SharedRange
 from sgl_runtime.device.base import Device
+from sgl_runtime.device.shapes_only import ShapesOnly
 from sgl_runtime.forward.forward_batch import ForwardBatch
 from sgl_runtime.forward.slot_table import SlotTable
 from sgl_runtime.forward.token_to_kv_pool import TokenToKVPool
@@ -51,7 +52,8 @@ class RehearsedModel:
         num_rows: Rows of the slot table.
         graph_rows: Rows of the largest graph; 0 for no graphs.
         max_grammar_depth: Most levels of a request's stack.
-        plans_prompts: Whether FlashInfer attends passes over prompts, from what our kernels prepare.
+        plans_prompts: Says whether FlashInfer attends passes over prompts, from what our kernels prepare; it is asked
+            when all else has been run.
     """
 
     shapes: ModelConfig
@@ -59,7 +61,7 @@ class RehearsedModel:
     num_rows: int
     graph_rows: int
     max_grammar_depth: int
-    plans_prompts: bool = False
+    plans_prompts: Callable[[], bool] = lambda: False
 
 
 def rehearse(model: RehearsedModel, device: Device) -> None:
@@ -69,6 +71,11 @@ def rehearse(model: RehearsedModel, device: Device) -> None:
         model: What is run.
         device: A `RehearsalDevice`.
     """
+    with ShapesOnly():
+        _rehearse(model, device)
+
+
+def _rehearse(model: RehearsedModel, device: Device) -> None:
     shapes = replace(
         model.shapes,
         num_layers=min(_LAYERS, model.shapes.num_layers),
@@ -88,7 +95,7 @@ def rehearse(model: RehearsedModel, device: Device) -> None:
             _run(runner, batch, choice)
     if grammars is not None:
         grammars.make_masks_ahead()
-    if model.plans_prompts:
+    if model.plans_prompts():
         planned = _runner(model, shapes, device, plans_prompts=True)
         for prefix_len in (0, 1):
             planned.forward(_batch("extend", np.zeros(1, dtype=np.int32), prefix_len, _LENGTH))

@@ -20,7 +20,7 @@ class ServedHost(Protocol):
 
     @property
     def tokenizer(self) -> PromptTokenizer:
-        """The served tokenizer."""
+        """The served tokenizer; it may be read when it is first asked for."""
 
     @property
     def eos_ids(self) -> frozenset[int]:
@@ -83,7 +83,7 @@ class Factories:
     scheduler: str = "sgl_runtime.composition:build_scheduler"
 
     def build_host(self, config: RuntimeConfig) -> ServedHost:
-        """Load the tokenizer and what else needs no tensors."""
+        """Find the model, and what of it needs no tensors."""
         host: ServedHost = _load(self.host)(config)
         return host
 

@@ -78,9 +78,10 @@ def _run(plan: ProcessPlan, options: StartOptions, bound: socket.socket, tls: ss
         group.start("scheduler", scheduler_main, plan)
         # The tokenizer loads here while the weights load there.
         host = plan.factories.build_host(plan.config)
+        vocabulary = host.tokenizer.vocabulary
         logger.info("tokenizer ready seconds=%.2f", time.monotonic() - begin)
         _tell_options(options)
-        group.start("detokenizer", detokenizer_main, plan, host.tokenizer.vocabulary)
+        group.start("detokenizer", detokenizer_main, plan, vocabulary)
         facts = group.wait_ready()["scheduler"]
         listen(bound, plan.config)
         death = ApiProcess(plan, host, facts, group).run(bound, tls)

@@ -75,14 +75,19 @@ def _holds(decoder: Mapping[str, Any] | None, kind: str) -> bool:
     return decoder.get("type") == kind or any(_holds(part, kind) for part in decoder.get("decoders", ()))
 
 
-_ALPHABET = byte_level_alphabet()
+_UNWRITTEN = "\uffff"
+_BYTE_LEVEL = dict.fromkeys(range(256), _UNWRITTEN) | {
+    ord(char): chr(byte) for char, byte in byte_level_alphabet().items()
+}
+"""From the characters of byte-level BPE to those of Latin-1, whose numbers are the bytes."""
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def _byte_level(text: str) -> bytes:
     try:
-        return bytes(_ALPHABET[char] for char in text)
-    except KeyError:
+        return text.translate(_BYTE_LEVEL).encode("latin-1")
+    # A character that stands for no byte: the token is no piece of text, and its bytes are those of what it says.
+    except UnicodeEncodeError:
         return text.encode()
 
 

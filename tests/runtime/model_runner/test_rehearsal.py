@@ -2,7 +2,10 @@
 
 import importlib
 import itertools
+import os
 import pkgutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -114,7 +117,7 @@ def test_a_rehearsal_compiles_what_prepares_the_passes_of_another_library(monkey
     with recorded(monkeypatch) as plain:
         rehearse(MODEL, RehearsalDevice(InterpretedDevice()))
     with recorded(monkeypatch) as planned:
-        rehearse(replace(MODEL, plans_prompts=True), RehearsalDevice(InterpretedDevice()))
+        rehearse(replace(MODEL, plans_prompts=lambda: True), RehearsalDevice(InterpretedDevice()))
     assert {name for name, _ in planned - plain} == {"rotate_and_store_kernel", "gather_slots_kernel", "extend_kernel"}
     begun = {("BEGUN", True), ("begun_out", MODEL.dtype, True), ("begun_lse", torch.float32, True)}
     assert any(begun <= set(given) for name, given in planned - plain if name == "extend_kernel")
@@ -127,6 +130,30 @@ def test_draws_are_rehearsed_from_the_models_type_and_from_that_of_edited_logits
     kinds = {(given["logits"][0], given["HAS_MASKS"][0], given["HAS_FILTERS"][0]) for given in draws}
     either = (False, True)
     assert kinds == set(itertools.product((torch.bfloat16, torch.float32), either, either))
+
+
+IMPORTS = """
+import sys
+import torch
+from fakes.interpreted_device import InterpretedDevice
+from fakes.small_model import SHAPES
+from sgl_runtime.device.rehearsal_device import RehearsalDevice
+from sgl_runtime.model_runner.rehearsal import RehearsedModel, rehearse
+from sgl_runtime.model_store.model_config import ModelConfig
+
+shapes = ModelConfig.from_json(SHAPES, source="test")
+model = RehearsedModel(shapes=shapes, dtype=torch.float32, num_rows=4, graph_rows=4, max_grammar_depth=64)
+rehearse(model, RehearsalDevice(InterpretedDevice()))
+print(*{"sympy", "torch._dynamo", "torch.fx.experimental.symbolic_shapes"} & sys.modules.keys())
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are interpreted where there is no GPU")
+def test_a_rehearsal_brings_in_nothing_of_torchs_compiler():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-c", IMPORTS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environment)
+    assert done.stdout == "\n"
 
 
 @pytest.mark.gpu

@@ -20,7 +20,7 @@ def test_a_start_says_what_its_parts_took(tmp_path, caplog):
     line = re.search(r"model ready slots=64 seconds=(\S+) (.*)", caplog.text)
     assert line is not None
     parts = dict(part.split("=") for part in line[2].split())
-    names = ["files", "imports", "tokenizer", "device", "weights", "memory", "kernels", "products", "graphs", "grammar"]
+    names = ["files", "imports", "device", "tokenizer", "weights", "memory", "kernels", "products", "graphs", "grammar"]
     assert list(parts) == names
     assert sum(map(float, parts.values())) <= float(line[1]) + 0.01 * len(parts)
 
