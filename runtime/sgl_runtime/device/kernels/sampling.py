@@ -51,31 +51,29 @@ def _gumbel(uniform, FAST: tl.constexpr):
 
 @triton.jit
 def _score(
-    logits, masks, tokens, vocab_size, inverse_temperature, uniform, least, last_tie,
-    HAS_MASKS: tl.constexpr, HAS_FILTERS: tl.constexpr, FAST: tl.constexpr,
+    logits, masks, tokens, vocab_size, inverse_temperature, uniform, least, last_tie, has_masks, FAST: tl.constexpr
 ):  # fmt: skip
     inside = tokens < vocab_size
-    if HAS_MASKS:
-        words = tl.load(masks + tokens // 32, mask=inside, other=0)
-        inside = inside & ((words >> (tokens % 32)) & 1 == 1)
+    words = tl.load(masks + tokens // 32, mask=inside & (has_masks != 0), other=-1)
+    inside = inside & ((words >> (tokens % 32)) & 1 == 1)
     score = tl.load(logits + tokens, mask=inside, other=float("-inf")).to(tl.float32)
     # What is no number must not come, nor be the largest: no id would be found for it.
     inside = inside & (score == score)
-    if HAS_FILTERS:
-        inside = inside & ((score > least) | ((score == least) & (tokens <= last_tie)))
+    inside = inside & ((score > least) | ((score == least) & (tokens <= last_tie)))
     if inverse_temperature > 0.0:
         score = score * inverse_temperature + _gumbel(uniform, FAST)
     return tl.where(inside, score, float("-inf"))
 
 
-@kernel(varying=("temperatures", "seeds", "least", "last_ties"))
+@kernel(varying=("temperatures", "seeds", "least", "last_ties", "has_masks", "has_filters"))
 def draw_blocks_kernel(
     logits, temperatures, seeds, masks, least, last_ties, best_value, best_id, vocab_size, row_stride, mask_stride,
-    num_blocks, HAS_MASKS: tl.constexpr, HAS_FILTERS: tl.constexpr, FAST: tl.constexpr, BLOCK: tl.constexpr,
+    num_blocks, has_masks, has_filters, FAST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Grid: (blocks of tokens, rows): the best of a block.
 
-    A block is four runs of tokens, since one call of the generator gives four numbers.
+    A block is four runs of tokens, since one call of the generator gives four numbers.  Whether there are masks and
+    filters is known when it runs: of what is not there nothing is loaded, and one variant serves all.
     """
     block = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
@@ -89,15 +87,14 @@ def draw_blocks_kernel(
     first = block * BLOCK + lanes
     logits += row * row_stride
     masks += row * mask_stride
-    edge, tie = 0.0, 0
-    if HAS_FILTERS:
-        edge, tie = tl.load(least + row), tl.load(last_ties + row)
-    best = _score(logits, masks, first, vocab_size, inverse, u0, edge, tie, HAS_MASKS, HAS_FILTERS, FAST)
+    edge = tl.load(least + row, mask=has_filters != 0, other=float("-inf"))
+    tie = tl.load(last_ties + row, mask=has_filters != 0, other=2147483647)
+    best = _score(logits, masks, first, vocab_size, inverse, u0, edge, tie, has_masks, FAST)
     place = first
     for run in tl.static_range(1, 4):
         uniform = u1 if run == 1 else (u2 if run == 2 else u3)
         tokens = first + run * RUN
-        score = _score(logits, masks, tokens, vocab_size, inverse, uniform, edge, tie, HAS_MASKS, HAS_FILTERS, FAST)
+        score = _score(logits, masks, tokens, vocab_size, inverse, uniform, edge, tie, has_masks, FAST)
         place = tl.where(score > best, tokens, place)
         best = tl.maximum(best, score)
     value = tl.max(best, axis=0)
@@ -163,11 +160,11 @@ def draw(
     best_value = torch.empty((num_rows, num_blocks), dtype=torch.float32, device=logits.device)
     best_id = torch.empty((num_rows, num_blocks), dtype=torch.int32, device=logits.device)
     out = torch.empty(num_rows, dtype=torch.int64, device=logits.device)
-    least, last_ties = (logits, logits) if filters is None else (filters.least, filters.last_ties)
+    least, last_ties = (best_value, best_id) if filters is None else (filters.least, filters.last_ties)
+    words, words_of_row = (best_id, triton.cdiv(vocab_size, 32)) if masks is None else (masks, masks.stride(0))
     draw_blocks_kernel[(num_blocks, num_rows)](
-        logits, temperatures, seeds, logits if masks is None else masks, least, last_ties, best_value, best_id,
-        vocab_size, logits.stride(0), 0 if masks is None else masks.stride(0), num_blocks,
-        HAS_MASKS=masks is not None, HAS_FILTERS=filters is not None, FAST=is_for_gpu(logits),
+        logits, temperatures, seeds, words, least, last_ties, best_value, best_id, vocab_size, logits.stride(0),
+        words_of_row, num_blocks, int(masks is not None), int(filters is not None), FAST=is_for_gpu(logits),
         BLOCK=BLOCK, num_warps=8,
     )  # fmt: skip
     best_block_kernel[(num_rows,)](
