@@ -9,6 +9,7 @@ from threading import Thread
 from typing import Any
 
 import triton
+from triton import knobs
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,10 @@ class KernelsAhead:
             self._begin_thread()
             with ThreadPoolExecutor(num_threads, "sgl kernel", self._begin_thread) as pool:
                 loading = _LoadingPool(pool)
-                with triton.AsyncCompileMode(loading, ignore_errors=True):
+                with knobs.compilation.scope(), triton.AsyncCompileMode(loading, ignore_errors=True):
+                    # What the stages between source and binary look like nobody reads; to write it takes the
+                    # interpreter a tenth of the time that it has to give to each kernel.
+                    knobs.compilation.store_binary_only = True
                     self._launch()
         # Whatever goes wrong: kernels that are not there are compiled when they are launched.
         except Exception as error:

@@ -1,6 +1,7 @@
 """What a rehearsal compiles, beside what requests of all kinds launch."""
 
 import importlib
+import itertools
 import os
 import pkgutil
 import subprocess
@@ -126,8 +127,10 @@ def test_draws_are_rehearsed_from_the_models_type_and_from_that_of_edited_logits
     with recorded(monkeypatch) as rehearsed:
         rehearse(replace(MODEL, dtype=torch.bfloat16), RehearsalDevice(InterpretedDevice()))
     draws = [{entry[0]: entry[1:] for entry in given} for name, given in rehearsed if name == "draw_blocks_kernel"]
-    # With masks or filters or without, it is one variant.
-    assert sorted(str(given["logits"][0]) for given in draws) == ["torch.bfloat16", "torch.float32"]
+    # With masks, filters or both it is one variant.
+    kinds = [(given["logits"][0], given["PLAIN"][0]) for given in draws]
+    assert set(kinds) == set(itertools.product((torch.bfloat16, torch.float32), (False, True)))
+    assert len(kinds) == 4
 
 
 IMPORTS = """

@@ -51,15 +51,18 @@ def _gumbel(uniform, FAST: tl.constexpr):
 
 @triton.jit
 def _score(
-    logits, masks, tokens, vocab_size, inverse_temperature, uniform, least, last_tie, has_masks, FAST: tl.constexpr
+    logits, masks, tokens, vocab_size, inverse_temperature, uniform, least, last_tie, has_masks,
+    PLAIN: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     inside = tokens < vocab_size
-    words = tl.load(masks + tokens // 32, mask=inside & (has_masks != 0), other=-1)
-    inside = inside & ((words >> (tokens % 32)) & 1 == 1)
+    if not PLAIN:
+        words = tl.load(masks + tokens // 32, mask=inside & (has_masks != 0), other=-1)
+        inside = inside & ((words >> (tokens % 32)) & 1 == 1)
     score = tl.load(logits + tokens, mask=inside, other=float("-inf")).to(tl.float32)
     # What is no number must not come, nor be the largest: no id would be found for it.
     inside = inside & (score == score)
-    inside = inside & ((score > least) | ((score == least) & (tokens <= last_tie)))
+    if not PLAIN:
+        inside = inside & ((score > least) | ((score == least) & (tokens <= last_tie)))
     if inverse_temperature > 0.0:
         score = score * inverse_temperature + _gumbel(uniform, FAST)
     return tl.where(inside, score, float("-inf"))
@@ -68,12 +71,13 @@ def _score(
 @kernel(varying=("temperatures", "seeds", "least", "last_ties", "has_masks", "has_filters"))
 def draw_blocks_kernel(
     logits, temperatures, seeds, masks, least, last_ties, best_value, best_id, vocab_size, row_stride, mask_stride,
-    num_blocks, has_masks, has_filters, FAST: tl.constexpr, BLOCK: tl.constexpr,
+    num_blocks, has_masks, has_filters, PLAIN: tl.constexpr, FAST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Grid: (blocks of tokens, rows): the best of a block.
 
-    A block is four runs of tokens, since one call of the generator gives four numbers.  Whether there are masks and
-    filters is known when it runs: of what is not there nothing is loaded, and one variant serves all.
+    A block is four runs of tokens, since one call of the generator gives four numbers.  PLAIN says that there are
+    neither masks nor filters.  Which of them there are is known only when it runs, and nothing is loaded of what is not
+    there: a variant more for each would take longer to compile than it saves.
     """
     block = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
@@ -89,12 +93,12 @@ def draw_blocks_kernel(
     masks += row * mask_stride
     edge = tl.load(least + row, mask=has_filters != 0, other=float("-inf"))
     tie = tl.load(last_ties + row, mask=has_filters != 0, other=2147483647)
-    best = _score(logits, masks, first, vocab_size, inverse, u0, edge, tie, has_masks, FAST)
+    best = _score(logits, masks, first, vocab_size, inverse, u0, edge, tie, has_masks, PLAIN, FAST)
     place = first
     for run in tl.static_range(1, 4):
         uniform = u1 if run == 1 else (u2 if run == 2 else u3)
         tokens = first + run * RUN
-        score = _score(logits, masks, tokens, vocab_size, inverse, uniform, edge, tie, has_masks, FAST)
+        score = _score(logits, masks, tokens, vocab_size, inverse, uniform, edge, tie, has_masks, PLAIN, FAST)
         place = tl.where(score > best, tokens, place)
         best = tl.maximum(best, score)
     value = tl.max(best, axis=0)
@@ -164,8 +168,8 @@ def draw(
     words, words_of_row = (best_id, triton.cdiv(vocab_size, 32)) if masks is None else (masks, masks.stride(0))
     draw_blocks_kernel[(num_blocks, num_rows)](
         logits, temperatures, seeds, words, least, last_ties, best_value, best_id, vocab_size, logits.stride(0),
-        words_of_row, num_blocks, int(masks is not None), int(filters is not None), FAST=is_for_gpu(logits),
-        BLOCK=BLOCK, num_warps=8,
+        words_of_row, num_blocks, int(masks is not None), int(filters is not None),
+        PLAIN=masks is None and filters is None, FAST=is_for_gpu(logits), BLOCK=BLOCK, num_warps=8,
     )  # fmt: skip
     best_block_kernel[(num_rows,)](
         best_value, best_id, out if rows is None else rows, out, out if drawn_ids is None else drawn_ids, num_blocks,

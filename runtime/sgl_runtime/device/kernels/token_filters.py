@@ -40,27 +40,28 @@ def _value(key, SHIFT: tl.constexpr):
 
 
 @triton.jit
-def _load(logits, masks, has_masks, tokens, vocab_size):
+def _load(logits, masks, tokens, vocab_size, HAS_MASKS: tl.constexpr):
     inside = tokens < vocab_size
-    words = tl.load(masks + tokens // 32, mask=inside & (has_masks != 0), other=-1)
-    inside = inside & ((words >> (tokens % 32)) & 1 == 1)
+    if HAS_MASKS:
+        words = tl.load(masks + tokens // 32, mask=inside, other=0)
+        inside = inside & ((words >> (tokens % 32)) & 1 == 1)
     values = tl.load(logits + tokens, mask=inside, other=float("-inf")).to(tl.float32)
     # What is no number counts for nothing, as what may not come.
     return tl.where(values == values, values, float("-inf"))
 
 
 @triton.jit
-def _largest(logits, masks, has_masks, vocab_size, BLOCK: tl.constexpr):
+def _largest(logits, masks, vocab_size, HAS_MASKS: tl.constexpr, BLOCK: tl.constexpr):
     top = tl.full([BLOCK], float("-inf"), tl.float32)
     for start in range(0, vocab_size, BLOCK):
-        top = tl.maximum(top, _load(logits, masks, has_masks, start + tl.arange(0, BLOCK), vocab_size))
+        top = tl.maximum(top, _load(logits, masks, start + tl.arange(0, BLOCK), vocab_size, HAS_MASKS))
     return tl.max(top, axis=0)
 
 
 @triton.jit
 def _add_up(
-    logits, masks, has_masks, vocab_size, top, temperature, key1, key2, key3,
-    BLOCK: tl.constexpr, SHIFT: tl.constexpr,
+    logits, masks, vocab_size, top, temperature, key1, key2, key3,
+    HAS_MASKS: tl.constexpr, BLOCK: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
     """Of the tokens from each of three keys on: how many there are, and the sum of their weights."""
     count1 = tl.zeros([BLOCK], tl.int32)
@@ -71,7 +72,7 @@ def _add_up(
     weight3 = tl.zeros([BLOCK], tl.float32)
     for start in range(0, vocab_size, BLOCK):
         tokens = start + tl.arange(0, BLOCK)
-        values = _load(logits, masks, has_masks, tokens, vocab_size)
+        values = _load(logits, masks, tokens, vocab_size, HAS_MASKS)
         # Places behind the vocabulary count for nothing.
         keys = tl.where(tokens < vocab_size, _keys(values, SHIFT), -2147483648)
         weights = tl.exp((values - top) / temperature)
@@ -89,8 +90,8 @@ def _add_up(
 
 @triton.jit
 def _narrow(
-    logits, masks, has_masks, vocab_size, top, temperature, low, high, low_count, low_weight, wanted,
-    BY_COUNT: tl.constexpr, BLOCK: tl.constexpr, SHIFT: tl.constexpr,
+    logits, masks, vocab_size, top, temperature, low, high, low_count, low_weight, wanted,
+    BY_COUNT: tl.constexpr, HAS_MASKS: tl.constexpr, BLOCK: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
     """Narrow down from which key on tokens reach a count or a weight: from `low` on they do, from `high` on not.
 
@@ -106,8 +107,8 @@ def _narrow(
         key2 = low + width // 2
         key3 = low + width // 4 + width // 2
         count1, count2, count3, weight1, weight2, weight3 = _add_up(
-            logits, masks, has_masks, vocab_size, top, temperature,
-            key1.to(tl.int32), key2.to(tl.int32), key3.to(tl.int32), BLOCK, SHIFT,
+            logits, masks, vocab_size, top, temperature, key1.to(tl.int32), key2.to(tl.int32), key3.to(tl.int32),
+            HAS_MASKS, BLOCK, SHIFT,
         )  # fmt: skip
         if BY_COUNT:
             reach1, reach2, reach3 = count1 >= wanted, count2 >= wanted, count3 >= wanted
@@ -134,13 +135,15 @@ def _narrow(
 
 
 @triton.jit
-def _last_tie(logits, masks, has_masks, vocab_size, key, wanted, BLOCK: tl.constexpr, SHIFT: tl.constexpr):
+def _last_tie(
+    logits, masks, vocab_size, key, wanted, HAS_MASKS: tl.constexpr, BLOCK: tl.constexpr, SHIFT: tl.constexpr
+):  # fmt: skip
     """The id of one of the tokens of a key: so many, `wanted`, there are up to it."""
     last = -1
     seen = 0
     for start in range(0, vocab_size, BLOCK):
         tokens = start + tl.arange(0, BLOCK)
-        values = _load(logits, masks, has_masks, tokens, vocab_size)
+        values = _load(logits, masks, tokens, vocab_size, HAS_MASKS)
         tie = ((_keys(values, SHIFT) == key) & (tokens < vocab_size)).to(tl.int32)
         rank = seen + tl.cumsum(tie, axis=0)
         last = tl.maximum(last, tl.max(tl.where((tie == 1) & (rank <= wanted), tokens, -1), axis=0))
@@ -148,10 +151,10 @@ def _last_tie(logits, masks, has_masks, vocab_size, key, wanted, BLOCK: tl.const
     return last
 
 
-@kernel(varying=("temperatures", "top_ks", "top_ps", "min_ps", "vocab_size", "has_masks"))
+@kernel(varying=("temperatures", "top_ks", "top_ps", "min_ps", "vocab_size"))
 def find_least_kernel(
     logits, temperatures, top_ks, top_ps, min_ps, masks, least, last_ties, vocab_size, row_stride, mask_stride,
-    has_masks, BLOCK: tl.constexpr, SHIFT: tl.constexpr,
+    HAS_MASKS: tl.constexpr, BLOCK: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
     """Grid: (rows,)."""
     row = tl.program_id(0).to(tl.int64)
@@ -165,7 +168,7 @@ def find_least_kernel(
     value = tl.full([], float("-inf"), tl.float32)
     last = tl.full([], 2147483647, tl.int32)
     if (temperature > 0.0) & (has_top_k | (top_p < 1.0) | (min_p > 0.0)):
-        top = _largest(logits, masks, has_masks, vocab_size, BLOCK)
+        top = _largest(logits, masks, vocab_size, HAS_MASKS, BLOCK)
         above = _keys(top, SHIFT).to(tl.int64) + 1
         low = _keys(value, SHIFT).to(tl.int64)
         # How many tokens stay at least, their weight, and how many of those with the least key go with them.
@@ -174,8 +177,8 @@ def find_least_kernel(
         ties = vocab_size
         if has_top_k:
             low, high, low_count, low_weight, high_count, high_weight = _narrow(
-                logits, masks, has_masks, vocab_size, top, temperature, low, above, vocab_size, total, top_k,
-                True, BLOCK, SHIFT,
+                logits, masks, vocab_size, top, temperature, low, above, vocab_size, total, top_k,
+                True, HAS_MASKS, BLOCK, SHIFT,
             )  # fmt: skip
             kept = top_k
             total = low_weight
@@ -186,12 +189,12 @@ def find_least_kernel(
             if has_top_k == 0:
                 key = low.to(tl.int32)
                 _, _, _, total, _, _ = _add_up(
-                    logits, masks, has_masks, vocab_size, top, temperature, key, key, key, BLOCK, SHIFT
+                    logits, masks, vocab_size, top, temperature, key, key, key, HAS_MASKS, BLOCK, SHIFT
                 )  # fmt: skip
             before = low
             low, high, low_count, low_weight, high_count, high_weight = _narrow(
-                logits, masks, has_masks, vocab_size, top, temperature, low, above, kept, total, top_p * total,
-                False, BLOCK, SHIFT,
+                logits, masks, vocab_size, top, temperature, low, above, kept, total, top_p * total,
+                False, HAS_MASKS, BLOCK, SHIFT,
             )  # fmt: skip
             weight = tl.exp((_value(low.to(tl.int32), SHIFT) - top) / temperature)
             if (high - low == 1) & (low_count - high_count > 1):
@@ -202,7 +205,7 @@ def find_least_kernel(
                 ties = vocab_size
         value = _value(low.to(tl.int32), SHIFT)
         if ties < vocab_size:
-            last = _last_tie(logits, masks, has_masks, vocab_size, low.to(tl.int32), ties, BLOCK, SHIFT)
+            last = _last_tie(logits, masks, vocab_size, low.to(tl.int32), ties, HAS_MASKS, BLOCK, SHIFT)
         if min_p > 0.0:
             bound = top + temperature * tl.log(min_p)
             if bound > value:
@@ -240,10 +243,9 @@ def find_filters(
     num_rows, vocab_size = logits.shape
     least = torch.empty(num_rows, dtype=torch.float32, device=logits.device)
     last_ties = torch.empty(num_rows, dtype=torch.int32, device=logits.device)
-    words, words_of_row = (last_ties, triton.cdiv(vocab_size, 32)) if masks is None else (masks, masks.stride(0))
     find_least_kernel[(num_rows,)](
-        logits, temperatures, top_ks, top_ps, min_ps, words, least, last_ties, vocab_size, logits.stride(0),
-        words_of_row, int(masks is not None), BLOCK=BLOCK,
+        logits, temperatures, top_ks, top_ps, min_ps, logits if masks is None else masks, least, last_ties, vocab_size,
+        logits.stride(0), 0 if masks is None else masks.stride(0), HAS_MASKS=masks is not None, BLOCK=BLOCK,
         SHIFT=16 if logits.dtype == torch.bfloat16 else 0, num_warps=WARPS,
     )  # fmt: skip
     return TokenFilters(least, last_ties)
