@@ -221,7 +221,9 @@ def run_passes(runner: ModelRunner, passes: Sequence[Batch], places: Callable[[B
     kept = Kept([], [])
     for batch in passes:
         output = runner.forward(batch)
-        assert output.logits is not None
+        if output.logits is None:
+            assert not batch.samples.any()
+            continue
         logits = output.logits.clone()
         drawn = torch.from_numpy(runner.sample(batch, output).wait().token_ids[batch.samples]).to(logits.device)
         greedy = torch.from_numpy(batch.sampling.temperatures[batch.samples] == 0).to(logits.device)

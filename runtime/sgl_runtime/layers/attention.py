@@ -33,12 +33,16 @@ class SelfAttention(nn.Module):
         self._layer_id = layer_id
         self._heads, self._groups, self._dim = heads, groups, dim
 
-    def forward(self, x: Tensor, norm: RMSNorm, rotary: Rotary, attend: Attend) -> Tensor:
-        """The residual stream (T, C), normed for the block, to its sum with what the block gives."""
+    def forward(self, x: Tensor, norm: RMSNorm, rotary: Rotary, attend: Attend, wanted: Tensor | None = None) -> Tensor:
+        """The residual stream (T, C), normed for the block, to its sum with what the block gives.
+
+        With `wanted`, (R,) places, the sum is given at these alone, (R, C); keys and values are kept of all.
+        """
         heads, groups, dim = self._heads, self._groups, self._dim
         qkv = self.qkv_proj.after_norm(x, norm).view(x.shape[0], heads + 2 * groups, dim)
         norms = None
         if self.q_norm is not None and self.k_norm is not None:
             norms = (self.q_norm.weight, self.k_norm.weight, self.q_norm.eps)
         out = attend(qkv, rotary, layer_id=self._layer_id, head_norms=norms)
-        return self.o_proj.add_to(x, out.reshape(x.shape[0], heads * dim))
+        out = out.reshape(x.shape[0], heads * dim)
+        return self.o_proj.add_to(x, out) if wanted is None else self.o_proj.add_to(x[wanted], out[wanted])

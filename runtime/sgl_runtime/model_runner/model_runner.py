@@ -121,12 +121,18 @@ class ModelRunner:
         self._slot_table.update(batch)
         forward_batch = ForwardBatch.from_batch(batch, self._device, drawn_ids=self._drawn_ids)
         attend = self._attention.prepare(forward_batch)
+        ends = np.cumsum(batch.extend_lens).astype(np.int64)
+        last, wanted = ends[batch.samples] - 1, None
+        if len(last) < len(batch.input_ids) and not wants_all_hidden(batch):
+            # Where no row samples, one place stands for none.
+            wanted = self._device.to_device(last if len(last) else ends[-1:] - 1)
         hidden = self._model.forward(
-            forward_batch.input_ids, forward_batch.positions, attend, self._embedded(forward_batch)
+            forward_batch.input_ids, forward_batch.positions, attend, self._embedded(forward_batch), wanted
         )
-        ends = np.cumsum(batch.extend_lens)
-        last = self._device.to_device((ends[batch.samples] - 1).astype(np.int64))
-        logits = self._model.logits(hidden if len(last) == len(hidden) else hidden[last])
+        logits = None
+        if len(last):
+            is_chosen = wanted is not None or len(last) == len(batch.input_ids)
+            logits = self._model.logits(hidden if is_chosen else hidden[self._device.to_device(last)])
         inputs = input_logprobs(batch, hidden, self._model.logits, self._device)
         return ForwardOutput(logits, inputs, self._hidden_states(batch, hidden), timer.stop())
 
@@ -221,3 +227,8 @@ class ModelRunner:
             if batch.wants_logprob[row] and batch.wants_alternatives(row):
                 found[row] = alternatives(batch, row, logprobs[place : place + 1], self._device)
         return tuple(found)
+
+
+def wants_all_hidden(batch: Batch) -> bool:
+    """Whether hidden states are wanted of more tokens than those that are followed by a drawn one."""
+    return batch.hidden_starts is not None or bool((batch.logprob_starts >= 0).any())

@@ -28,7 +28,14 @@ class CausalModel(LoadableModel, Protocol):
     def embed(self, input_ids: Tensor) -> Tensor:
         """(T,) int64 tokens to their embeddings, (T, C)."""
 
-    def forward(self, input_ids: Tensor, positions: Tensor, attend: Attend, embedded: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        embedded: Tensor | None = None,
+        wanted: Tensor | None = None,
+    ) -> Tensor:
         """Hidden states after the last norm.
 
         Args:
@@ -36,9 +43,10 @@ class CausalModel(LoadableModel, Protocol):
             positions: (T,) int64, the place of each in its request.
             attend: Attention of this pass.
             embedded: (T, C) embeddings in place of those of `input_ids`, in the type of the weights.
+            wanted: (R,) int64 places of the tokens whose hidden states are wanted, one at least; None: of all.
 
         Returns:
-            (T, C).
+            (R, C), and (T, C) of all.
         """
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -36,9 +36,12 @@ class LlamaLayer(nn.Module):
         self.mlp_norm = RMSNorm(config.hidden_size, eps=config.norm_eps, context=context)
         self.mlp = GatedMLP(config, context=context)
 
-    def forward(self, x: Tensor, rotary: Rotary, attend: Attend) -> Tensor:
-        """The residual stream (T, C) with what both blocks add to it; x may be overwritten."""
-        x = self.attention(x, self.input_norm, rotary, attend)
+    def forward(self, x: Tensor, rotary: Rotary, attend: Attend, wanted: Tensor | None = None) -> Tensor:
+        """The residual stream (T, C) with what both blocks add to it; x may be overwritten.
+
+        With `wanted`, (R,) places, it goes on at these alone, (R, C).
+        """
+        x = self.attention(x, self.input_norm, rotary, attend, wanted)
         total: Tensor = self.mlp(x, self.mlp_norm)
         return total
 
@@ -68,12 +71,17 @@ class LlamaDecoder(nn.Module):
         """See `CausalModel`."""
         return F.embedding(input_ids, self.embedding)
 
-    def forward(self, embedded: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Hidden states after the last norm, (T, C), of (T, C) embeddings, which may be overwritten."""
+    def forward(self, embedded: Tensor, positions: Tensor, attend: Attend, wanted: Tensor | None = None) -> Tensor:
+        """Hidden states after the last norm, (T, C), of (T, C) embeddings, which may be overwritten.
+
+        With `wanted` those at (R,) places, (R, C).  Of all others the last layer needs keys and values and nothing
+        more: a prompt is spared most of a layer.
+        """
         rotary = self._rotary.tables(positions)
         x = embedded
-        for layer in self.layers:
-            x = layer(x, rotary, attend)
+        last = len(self.layers) - 1
+        for index, layer in enumerate(self.layers):
+            x = layer(x, rotary, attend, wanted if index == last else None)
         normed: Tensor = self.norm(x)
         return normed
 
@@ -111,9 +119,17 @@ class LlamaForCausalLM(nn.Module):
         """See `CausalModel`."""
         return self.decoder.embed(input_ids)
 
-    def forward(self, input_ids: Tensor, positions: Tensor, attend: Attend, embedded: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        embedded: Tensor | None = None,
+        wanted: Tensor | None = None,
+    ) -> Tensor:
         """See `CausalModel`."""
-        hidden: Tensor = self.decoder(self.embed(input_ids) if embedded is None else embedded, positions, attend)
+        begun = self.embed(input_ids) if embedded is None else embedded
+        hidden: Tensor = self.decoder(begun, positions, attend, wanted)
         return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
