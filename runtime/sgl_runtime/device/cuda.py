@@ -24,7 +24,7 @@ from sgl_runtime.device.kernels_ahead import KernelsAhead
 from sgl_runtime.device.native_library import LibraryError
 from sgl_runtime.device.ops import Norm, Ops
 from sgl_runtime.device.rehearsal_device import RehearsalDevice
-from sgl_runtime.device.tuned_products import Matrix, TunedProducts, device_timer
+from sgl_runtime.device.tuned_products import TunedProducts, Use, device_timer
 from sgl_runtime.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,9 @@ class CudaOps(Ops):
     def __init__(self, products: TunedProducts | None, gated: GatedProducts | None = None) -> None:
         self._products = products
         self._gated = gated
-        self._weights: dict[Matrix, list[Tensor]] = defaultdict(list)
+        self._weights: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
+        # By what a rehearsal did with matrices of their shapes.
+        self._uses: set[Use] = set()
 
     def pack_weight(self, weight: Tensor) -> Tensor:
         """See `Ops.pack_weight`; the weight itself."""
@@ -54,13 +56,15 @@ class CudaOps(Ops):
 
     def tune_linears(self, row_counts: Sequence[int]) -> None:
         """See `Ops.tune_linears`."""
-        matrices = {
-            matrix: weights
-            for matrix, weights in self._weights.items()
-            if weights and weights[0].dtype in LIBRARY_TYPES and weights[0].is_contiguous()
+        # Of matrices that no rehearsal has used it is not known, and to add is the rarer.
+        uses = self._uses | {(matrix, False) for matrix in self._weights.keys() - {matrix for matrix, _ in self._uses}}
+        weights = {
+            (matrix, adds): some
+            for matrix, adds in sorted(uses)
+            if (some := self._weights.get(matrix)) and some[0].dtype in LIBRARY_TYPES and some[0].is_contiguous()
         }
-        if self._products is not None and matrices:
-            self._products.tune(matrices, row_counts, timer=device_timer)
+        if self._products is not None and weights:
+            self._products.tune(weights, row_counts, timer=device_timer)
         self._weights.clear()
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -75,6 +79,8 @@ class CudaOps(Ops):
         return out if bias is None else out.add_(bias)
 
     def _tuned(self, x: Tensor, weight: Tensor, *, adds: bool) -> BoundProduct | None:
+        if x.is_meta:
+            self._uses.add(((weight.shape[0], weight.shape[1]), adds))
         if self._products is None or not (x.is_cuda and x.is_contiguous() and x.data_ptr() % 16 == 0):
             return None
         return self._products.find(x.shape[0], weight, adds=adds)

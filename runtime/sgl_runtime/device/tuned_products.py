@@ -40,6 +40,9 @@ _SLEEP_CYCLES = 150_000
 Matrix = tuple[int, int]
 """Outputs and inputs of a linear."""
 
+Use = tuple[Matrix, bool]
+"""A linear, and whether its result is added to what the output holds; the fastest of one is not that of the other."""
+
 Timer = Callable[[Sequence[Callable[[], object]]], float]
 """Seconds of each of some launches, which follow one another without gaps."""
 
@@ -61,11 +64,11 @@ class TunedProducts:
         self._chosen: dict[ProductShape, bytes | None] = {}
         self._bound: dict[tuple[int, int, int, bool], BoundProduct | None] = {}
 
-    def tune(self, matrices: Mapping[Matrix, Sequence[Tensor]], row_counts: Sequence[int], *, timer: Timer) -> None:
+    def tune(self, weights: Mapping[Use, Sequence[Tensor]], row_counts: Sequence[int], *, timer: Timer) -> None:
         """Find the fastest algorithm for each linear at each number of rows.
 
         Args:
-            matrices: Weights of several layers for each pair of outputs and inputs, all of one type.
+            weights: Weights of several layers for each use, all of one type.
             row_counts: Numbers of rows.  What is found for one also serves those a little below it.
             timer: Measures launches.
         """
@@ -75,16 +78,16 @@ class TunedProducts:
         num_timed = 0
         for rows in self._row_counts:
             shapes = {
-                matrix: ProductShape(rows, *matrix, adds=False, dtype=weights[0].dtype)
-                for matrix, weights in matrices.items()
+                (matrix, adds): ProductShape(rows, *matrix, adds=adds, dtype=some[0].dtype)
+                for (matrix, adds), some in weights.items()
             }
             pool: dict[bytes, None] | None = None
-            for matrix, shape in shapes.items():
+            for use, shape in shapes.items():
                 key = _key(shape)
                 if key not in known:
                     if pool is None:
                         pool = {each: None for other in shapes.values() for each in self._candidates(other)}
-                    found = self._fastest(shape, _some(matrices[matrix]), list(pool), timer)
+                    found = self._fastest(shape, _some(weights[use]), list(pool), timer)
                     known[key] = "" if found is None else found.hex()
                     num_timed += 1
                 self._chosen[shape] = bytes.fromhex(known[key]) or None
@@ -113,7 +116,7 @@ class TunedProducts:
         # One for many more rows would waste some of its tiles.
         if rows is None or 4 * shape.rows <= 3 * rows:
             return None
-        algorithm = self._chosen.get(shape._replace(rows=rows, adds=False))
+        algorithm = self._chosen.get(shape._replace(rows=rows))
         if algorithm is None:
             return None
         product = self._library.product(shape)
@@ -127,7 +130,7 @@ class TunedProducts:
     ) -> bytes | None:
         """The fastest of the pool; None where the library's own choice is as fast."""
         x = torch.randn(shape.rows, shape.inputs, device=weights[0].device).to(shape.dtype)
-        out = torch.empty(shape.rows, shape.outputs, dtype=shape.dtype, device=x.device)
+        out = torch.zeros(shape.rows, shape.outputs, dtype=shape.dtype, device=x.device)
         expected = F.linear(x, weights[0])
         product = self._library.product(shape)
         timed: list[tuple[float, bytes, list[Callable[[], object]]]] = []
@@ -142,7 +145,8 @@ class TunedProducts:
             except LibraryError:
                 continue
         timed.sort(key=lambda entry: entry[0])
-        own = statistics.median(timer([_own(x, weight) for weight in weights]) for _ in range(REPEATS))
+        launches = [_own(x, weight, out if shape.adds else None) for weight in weights]
+        own = statistics.median(timer(launches) for _ in range(REPEATS))
         finals = [
             (statistics.median(timer(launches) for _ in range(REPEATS)), algorithm, launches)
             for _, algorithm, launches in timed[:FINALISTS]
@@ -150,6 +154,7 @@ class TunedProducts:
         for took, algorithm, launches in sorted(finals, key=lambda entry: entry[0]):
             if took >= WORTH * own:
                 return None
+            out.zero_()
             launches[0]()
             error = (out.float() - expected.float()).norm() / expected.float().norm()
             if bool(error < TOLERANCE):
@@ -196,9 +201,10 @@ def _launch(bound: BoundProduct, x: Tensor, weight: Tensor, out: Tensor) -> Call
     return lambda: bound.run(x, weight, out)
 
 
-def _own(x: Tensor, weight: Tensor) -> Callable[[], object]:
-    return lambda: F.linear(x, weight)
+def _own(x: Tensor, weight: Tensor, out: Tensor | None) -> Callable[[], object]:
+    return (lambda: F.linear(x, weight)) if out is None else (lambda: out.addmm_(x, weight.t()))
 
 
 def _key(shape: ProductShape) -> str:
-    return f"{shape.rows} {shape.outputs} {shape.inputs} {str(shape.dtype).removeprefix('torch.')}"
+    dtype = str(shape.dtype).removeprefix("torch.")
+    return f"{shape.rows} {shape.outputs} {shape.inputs} {dtype}{' added' if shape.adds else ''}"

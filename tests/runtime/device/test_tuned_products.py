@@ -1,5 +1,6 @@
 """The choice among a library's algorithms: by time, within what is right, kept for the next start."""
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 
 from sgl_runtime.device.cublas_lt import CublasLt, ProductShape
 from sgl_runtime.device.native_library import LibraryError
-from sgl_runtime.device.tuned_products import TunedProducts, device_timer
+from sgl_runtime.device.tuned_products import TunedProducts, Use, device_timer
 
 
 class FakeBound:
@@ -62,17 +63,17 @@ class FakeLibrary:
         return self.seconds[self.ran[before] if len(self.ran) > before else None]
 
 
-def weights(count: int = 2) -> dict[tuple[int, int], list[torch.Tensor]]:
+def weights(count: int = 2, *, adds: bool = False) -> dict[Use, list[torch.Tensor]]:
     generator = torch.Generator().manual_seed(0)
     return {
-        matrix: [torch.randn(*matrix, generator=generator).bfloat16() for _ in range(count)]
+        (matrix, adds): [torch.randn(*matrix, generator=generator).bfloat16() for _ in range(count)]
         for matrix in ((8, 4), (6, 4))
     }
 
 
-def tuned(library: FakeLibrary, folder: Path) -> TunedProducts:
+def tuned(library: FakeLibrary, folder: Path, *, adds: bool = False) -> TunedProducts:
     products = TunedProducts(library, folder=folder, device_name="A GPU/1")  # type: ignore[arg-type]
-    products.tune(weights(), [4, 16], timer=library.timer)
+    products.tune(weights(adds=adds), [4, 16], timer=library.timer)
     return products
 
 
@@ -85,7 +86,20 @@ def test_the_fastest_is_taken_also_if_it_was_named_for_another_linear(tmp_path: 
     products = tuned(FakeLibrary(), tmp_path)
     assert chosen(products, 4) == b"c"
     assert chosen(products, 4, (6, 4)) == b"c"
-    assert chosen(products, 4, adds=True) == b"c"
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_what_is_added_is_chosen_for_itself(tmp_path: Path, adds: bool) -> None:
+    products = tuned(FakeLibrary(), tmp_path, adds=adds)
+    assert chosen(products, 4, adds=adds) == b"c"
+    assert chosen(products, 4, adds=not adds) is None
+
+
+def test_what_was_found_of_one_use_does_not_count_for_the_other(tmp_path: Path) -> None:
+    tuned(FakeLibrary(), tmp_path)
+    library = FakeLibrary()
+    tuned(library, tmp_path, adds=True)
+    assert library.ran
 
 
 def test_of_two_numbers_of_rows_the_next_above_counts_if_it_is_near(tmp_path: Path) -> None:
@@ -154,13 +168,13 @@ def test_every_algorithm_that_the_library_names_is_right(dtype: torch.dtype) -> 
 @pytest.mark.gpu
 def test_tuned_products_are_those_of_the_library(tmp_path: Path) -> None:
     device = torch.device("cuda")
-    matrices = {(384, 512): [torch.randn(384, 512, device=device).bfloat16() for _ in range(4)]}
+    some = [torch.randn(384, 512, device=device).bfloat16() for _ in range(4)]
     products = TunedProducts(CublasLt(device), folder=tmp_path, device_name="gpu")
-    products.tune(matrices, [16, 64], timer=device_timer)
-    for rows in (13, 16, 64):
+    products.tune({((384, 512), adds): some for adds in (False, True)}, [16, 64], timer=device_timer)
+    for rows, adds in itertools.product((13, 16, 64), (False, True)):
         x = torch.randn(rows, 512, device=device).bfloat16()
-        found = products.find(rows, matrices[384, 512][0], adds=False)
+        found = products.find(rows, some[0], adds=adds)
         if found is not None:
-            out = torch.full((rows, 384), float("nan"), device=device).bfloat16()
-            found.run(x, matrices[384, 512][0], out)
-            torch.testing.assert_close(out, F.linear(x, matrices[384, 512][0]), atol=0.5, rtol=2e-2)
+            out = torch.full((rows, 384), 1.0 if adds else float("nan"), device=device).bfloat16()
+            found.run(x, some[0], out)
+            torch.testing.assert_close(out, F.linear(x, some[0]) + int(adds), atol=0.5, rtol=2e-2)
