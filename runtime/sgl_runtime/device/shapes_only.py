@@ -22,7 +22,7 @@ class ShapesOnly(TorchFunctionMode):
         """See `TorchFunctionMode`."""
         named = kwargs or {}
         answer = _ANSWERS.get(func)
-        if answer is not None and args[0].is_meta:
+        if answer is not None and args and args[0].is_meta:
             result = answer(*args, **named)
             if result is not None:
                 return result
@@ -43,16 +43,20 @@ def _embedding(ids: Tensor, weight: Tensor, **settings: object) -> Tensor:
 def _entries(x: Tensor, index: object) -> Tensor | None:
     """Rows by their numbers, or entries by those of row and column; other forms are torch's."""
     numbers = index if isinstance(index, tuple) else (index,)
-    if not all(isinstance(each, Tensor) and each.dtype in _NUMBERS for each in numbers):
+    first = numbers[0]
+    if not isinstance(first, Tensor):
         return None
-    return x.new_empty((*numbers[0].shape, *x.shape[len(numbers) :]))
+    for each in numbers:
+        if not isinstance(each, Tensor) or each.dtype not in _NUMBERS or each.shape != first.shape:
+            return None
+    return x.new_empty((*first.shape, *x.shape[len(numbers) :]))
 
 
 def _alike(x: Tensor, **settings: Any) -> Tensor:
     return x.new_empty(x.shape, **settings)
 
 
-def _elementwise(x: Tensor, other: object) -> Tensor | None:
+def _elementwise(x: Tensor, other: object, **settings: object) -> Tensor | None:
     """Of two tensors of one shape and type, or with a number that does not change the type."""
     if isinstance(other, Tensor):
         is_plain = other.shape == x.shape and other.dtype == x.dtype
@@ -61,7 +65,7 @@ def _elementwise(x: Tensor, other: object) -> Tensor | None:
     return x.new_empty(x.shape) if is_plain else None
 
 
-def _quotient(x: Tensor, other: object) -> Tensor | None:
+def _quotient(x: Tensor, other: object, **settings: object) -> Tensor | None:
     return _elementwise(x, other) if x.is_floating_point() else None
 
 
@@ -69,11 +73,11 @@ def _compared(x: Tensor, other: object) -> Tensor | None:
     return None if isinstance(other, Tensor) else x.new_empty(x.shape, dtype=torch.bool)
 
 
-def _either(condition: Tensor, x: Tensor, other: object) -> Tensor | None:
-    return _elementwise(x, other) if x.shape == condition.shape else None
+def _either(condition: Tensor, x: object = None, other: object = None) -> Tensor | None:
+    return _elementwise(x, other) if isinstance(x, Tensor) and x.shape == condition.shape else None
 
 
-def _sum(x: Tensor, *factors: Tensor) -> Tensor:
+def _sum(x: Tensor, *factors: Tensor, **settings: object) -> Tensor:
     return x
 
 

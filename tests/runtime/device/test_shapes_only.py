@@ -26,7 +26,7 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "rows": lambda: X[IDS],
     "rows by int32": lambda: X[ROWS],
     "row and column": lambda: X[ROWS, ROWS],
-    "broadcast row and column": lambda: X[IDS, ROWS],
+    "broadcast row and column": lambda: X[ROWS, IDS],
     "by truth": lambda: torch.zeros(5, 8)[torch.ones(5, 8, dtype=torch.bool)],
     "slice": lambda: X[1:3],
     "column": lambda: X[:, 0],
@@ -47,6 +47,13 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "either": lambda: torch.where(X > 0, X, X),
     "either of two types": lambda: torch.where(X > 0, X, FLOATS),
     "either or a number": lambda: torch.where(X > 0, X, 0.0),
+    "a number or either": lambda: torch.where(X > 0, 0.0, X),
+    "sum with a factor": lambda: X.add(X, alpha=2),
+    "rounded quotient": lambda: X.div(X, rounding_mode="floor"),
+    "product added with a factor": lambda: torch.empty(5, 3, dtype=X.dtype, device="meta").addmm_(
+        X, WEIGHT.t(), beta=2
+    ),
+    "linear by name": lambda: functional.linear(input=X, weight=WEIGHT),
     "broadcast either": lambda: torch.where(COLUMN > 0, X, X),
 }
 
