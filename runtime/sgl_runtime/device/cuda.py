@@ -24,7 +24,7 @@ from sgl_runtime.device.kernels_ahead import KernelsAhead
 from sgl_runtime.device.native_library import LibraryError
 from sgl_runtime.device.ops import Norm, Ops
 from sgl_runtime.device.rehearsal_device import RehearsalDevice
-from sgl_runtime.device.tuned_products import TunedProducts, Use, device_timer
+from sgl_runtime.device.tuned_products import Matrix, TunedProducts, Use, device_timer
 from sgl_runtime.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -44,23 +44,21 @@ class CudaOps(Ops):
     def __init__(self, products: TunedProducts | None, gated: GatedProducts | None = None) -> None:
         self._products = products
         self._gated = gated
-        self._weights: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
-        # By what a rehearsal did with matrices of their shapes.
+        self._weights: dict[Matrix, list[Tensor]] = defaultdict(list)
+        # What a rehearsal did with matrices of their shapes.
         self._uses: set[Use] = set()
 
     def pack_weight(self, weight: Tensor) -> Tensor:
         """See `Ops.pack_weight`; the weight itself."""
-        if weight.is_cuda:
+        if not weight.is_meta:
             self._weights[weight.shape[0], weight.shape[1]].append(weight)
         return weight
 
     def tune_linears(self, row_counts: Sequence[int]) -> None:
         """See `Ops.tune_linears`."""
-        # Of matrices that no rehearsal has used it is not known, and to add is the rarer.
-        uses = self._uses | {(matrix, False) for matrix in self._weights.keys() - {matrix for matrix, _ in self._uses}}
         weights = {
             (matrix, adds): some
-            for matrix, adds in sorted(uses)
+            for matrix, adds in sorted(self._uses)
             if (some := self._weights.get(matrix)) and some[0].dtype in LIBRARY_TYPES and some[0].is_contiguous()
         }
         if self._products is not None and weights:

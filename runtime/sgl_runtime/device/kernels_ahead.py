@@ -42,8 +42,8 @@ class KernelsAhead:
             with ThreadPoolExecutor(num_threads, "sgl kernel", self._begin_thread) as pool:
                 loading = _LoadingPool(pool)
                 with knobs.compilation.scope(), triton.AsyncCompileMode(loading, ignore_errors=True):
-                    # What the stages between source and binary look like nobody reads; to write it takes a twentieth of
-                    # the time in which a compilation holds the interpreter.
+                    # Nobody reads what the stages between source and binary look like, and to write it holds the
+                    # interpreter.
                     knobs.compilation.store_binary_only = True
                     self._launch()
         # Whatever goes wrong: kernels that are not there are compiled when they are launched.

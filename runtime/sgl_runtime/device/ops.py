@@ -25,7 +25,7 @@ class Ops:
         return weight
 
     def tune_linears(self, row_counts: Sequence[int]) -> None:
-        """Find the fastest way to compute each linear that was packed; called once, before any is computed.
+        """Find the fastest way to compute each packed linear as a rehearsal used it; called once, before any is.
 
         Args:
             row_counts: Numbers of rows that will be met most.

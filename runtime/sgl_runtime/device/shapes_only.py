@@ -12,8 +12,8 @@ from torch.overrides import TorchFunctionMode
 class ShapesOnly(TorchFunctionMode):
     """While it is on, what a decoder does most with tensors on the meta device is answered here.
 
-    torch answers too, but its checks of shapes import all that stands behind its own compiler, sympy among it: two to
-    four seconds of a start, in which no other thread of Python gets on.
+    torch answers too, but its checks of shapes import all that stands behind its own compiler, sympy among it: seconds
+    of a start in which no other thread of Python gets on.
     """
 
     def __torch_function__(

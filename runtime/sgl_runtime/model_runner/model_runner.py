@@ -122,8 +122,8 @@ class ModelRunner:
         forward_batch = ForwardBatch.from_batch(batch, self._device, drawn_ids=self._drawn_ids)
         attend = self._attention.prepare(forward_batch)
         ends = np.cumsum(batch.extend_lens).astype(np.int64)
-        last, wanted = ends[batch.samples] - 1, None
-        if len(last) < len(batch.input_ids) and not wants_all_hidden(batch):
+        last, wants_all, wanted = ends[batch.samples] - 1, wants_all_hidden(batch), None
+        if not wants_all and len(last) < len(batch.input_ids):
             # Where no row samples, one place stands for none.
             wanted = self._device.to_device(last if len(last) else ends[-1:] - 1)
         hidden = self._model.forward(
@@ -131,8 +131,7 @@ class ModelRunner:
         )
         logits = None
         if len(last):
-            is_chosen = wanted is not None or len(last) == len(batch.input_ids)
-            logits = self._model.logits(hidden if is_chosen else hidden[self._device.to_device(last)])
+            logits = self._model.logits(hidden[self._device.to_device(last)] if wants_all else hidden)
         inputs = input_logprobs(batch, hidden, self._model.logits, self._device)
         return ForwardOutput(logits, inputs, self._hidden_states(batch, hidden), timer.stop())
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from sgl_runtime.device.cublas_lt import CublasLt, ProductShape
+from sgl_runtime.device.cuda import CudaOps
 from sgl_runtime.device.native_library import LibraryError
 from sgl_runtime.device.tuned_products import TunedProducts, Use, device_timer
 
@@ -142,6 +143,24 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) 
     file = tmp_path / "file"
     file.write_text("")
     assert chosen(tuned(FakeLibrary(), file / "folder"), 4) == b"c"
+
+
+class FakeProducts:
+    """Keeps what is to be tuned."""
+
+    def tune(self, weights: dict[Use, list[torch.Tensor]], row_counts: Sequence[int], *, timer: object) -> None:
+        self.given = {use: len(some) for use, some in weights.items()}
+
+
+def test_linears_are_tuned_as_a_rehearsal_used_them() -> None:
+    products = FakeProducts()
+    ops = CudaOps(products)  # type: ignore[arg-type]
+    for matrix in ((8, 4), (8, 4), (4, 8), (6, 4)):
+        ops.pack_weight(torch.zeros(matrix, dtype=torch.bfloat16))
+    x, wide, down = (torch.zeros(shape, dtype=torch.bfloat16, device="meta") for shape in ((3, 4), (8, 4), (4, 8)))
+    ops.add_linear(x, ops.linear(x, wide), down)
+    ops.tune_linears([16])
+    assert products.given == {((8, 4), False): 2, ((4, 8), True): 1}
 
 
 @pytest.mark.gpu

@@ -77,7 +77,7 @@ def draw_blocks_kernel(
 
     A block is four runs of tokens, since one call of the generator gives four numbers.  PLAIN says that there are
     neither masks nor filters.  Which of them there are is known only when it runs, and nothing is loaded of what is not
-    there: a variant more for each would take longer to compile than it saves.
+    there: each variant more would make a start longer.
     """
     block = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
