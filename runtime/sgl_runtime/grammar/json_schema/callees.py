@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from sgl_runtime.grammar.json_schema.array_rules import ArrayRules
 from sgl_runtime.grammar.json_schema.key_classes import KeyClasses
+from sgl_runtime.grammar.json_schema.object_rules import KeyClass, ObjectRules
 from sgl_runtime.grammar.json_schema.questions import Question, Truths
-from sgl_runtime.grammar.json_schema.rules import ArrayRules, Formulae, KeyClass, ObjectRules
+from sgl_runtime.grammar.json_schema.steps import Formulae
 
 
 @dataclass(eq=False, slots=True)

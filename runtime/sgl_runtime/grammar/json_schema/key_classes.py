@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.json_schema.formula import Formulas
+from sgl_runtime.grammar.json_schema.object_rules import NO_NAME, KeyClass, ObjectRules
 from sgl_runtime.grammar.json_schema.overlay import EMPTY
 from sgl_runtime.grammar.json_schema.questions import Truths
-from sgl_runtime.grammar.json_schema.rules import NO_NAME, KeyClass, ObjectRules
 from sgl_runtime.grammar.json_schema.scalars import Scalars
 from sgl_runtime.grammar.json_schema.strings import StringAtom, StringShape, StringValues
 

@@ -8,7 +8,7 @@ from sgl_runtime.grammar.automaton import DEAD, TwinStates
 from sgl_runtime.grammar.builder import AutomatonBuilder
 from sgl_runtime.grammar.json_schema.key_classes import KeyClasses
 from sgl_runtime.grammar.json_schema.key_paths import KeyPaths
-from sgl_runtime.grammar.json_schema.rules import NO_NAME, KeyClass
+from sgl_runtime.grammar.json_schema.object_rules import NO_NAME, KeyClass
 from sgl_runtime.grammar.json_schema.string_layout import StringLayout
 
 _QUOTE = ord('"')

@@ -12,9 +12,9 @@ from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.json_schema.callees import Callee, CalleeState, Transition
 from sgl_runtime.grammar.json_schema.key_layout import KeyLayout
 from sgl_runtime.grammar.json_schema.kinds import ARRAY, KINDS, NUM_WORDS
+from sgl_runtime.grammar.json_schema.object_rules import KeyClass
 from sgl_runtime.grammar.json_schema.policy import GAP_LEVEL, Whitespace, WhitespacePolicy
 from sgl_runtime.grammar.json_schema.questions import Question
-from sgl_runtime.grammar.json_schema.rules import KeyClass
 from sgl_runtime.grammar.json_schema.scalars import Scalars
 from sgl_runtime.grammar.json_schema.string_layout import StringLayout
 from sgl_runtime.grammar.json_schema.value_graph import ValueGraph

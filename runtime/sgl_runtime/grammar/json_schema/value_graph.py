@@ -11,19 +11,22 @@ from dataclasses import dataclass
 from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.budget import Budget, BudgetError
 from sgl_runtime.grammar.fragment import ByteFragment
+from sgl_runtime.grammar.json_schema.array_rules import ArrayRules
 from sgl_runtime.grammar.json_schema.callees import Callee, CalleeState, Transition
 from sgl_runtime.grammar.json_schema.char_strings import CharStrings
 from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula
 from sgl_runtime.grammar.json_schema.key_classes import KeyClasses
 from sgl_runtime.grammar.json_schema.kinds import ANY_VALUE, ARRAY, NO_VALUE, NUM_WORDS, NUMBER, OBJECT, STRING, ByKind
 from sgl_runtime.grammar.json_schema.live_labels import cut_dead_labels, find_labels
+from sgl_runtime.grammar.json_schema.object_rules import KeyClass, ObjectRules
+from sgl_runtime.grammar.json_schema.plain_arrays import build_plain_array
 from sgl_runtime.grammar.json_schema.plain_objects import STATES_FOR_NAME, STATES_FOR_ORDER, build_plain
 from sgl_runtime.grammar.json_schema.possible_truths import MAX_TRUTHS, PossibleTruths
 from sgl_runtime.grammar.json_schema.questions import Labels, Question, Questions, Truths
 from sgl_runtime.grammar.json_schema.reader import SchemaReader
-from sgl_runtime.grammar.json_schema.rules import ArrayRules, Formulae, KeyClass, ObjectRules, Step
 from sgl_runtime.grammar.json_schema.scalar_answers import CountedStrings, ScalarAnswers
 from sgl_runtime.grammar.json_schema.scalars import Scalars
+from sgl_runtime.grammar.json_schema.steps import Formulae, Step
 
 _MAX_CUTS = 16
 
@@ -147,11 +150,8 @@ class ValueGraph:
 
     def _build(self, callee: Callee) -> None:
         limit: float = math.inf
-        if isinstance(callee.rules, ObjectRules) and self._asks_whether(callee):
-            needed = callee.rules.needed_names(callee.states[0].formulas)
-            if needed is not None:
-                self._num_states += build_plain(self, callee, callee.rules, needed, self._budget)
-                return
+        if self._asks_whether(callee) and self._build_plain(callee):
+            return
         if isinstance(callee.rules, ObjectRules):
             limit = STATES_FOR_ORDER + STATES_FOR_NAME * len(callee.rules.names)
         num_callees = len(self.callees)
@@ -167,6 +167,21 @@ class ValueGraph:
             callee.rules.use_one_order()
             callee.start_again()
             self._build_states(callee, math.inf)
+
+    def _build_plain(self, callee: Callee) -> bool:
+        """Make the states of a callee a short way; returns whether there is one for its formula."""
+        formulas = callee.states[0].formulas
+        if isinstance(callee.rules, ObjectRules):
+            needs = callee.rules.plain_needs(formulas)
+            if needs is None:
+                return False
+            self._num_states += build_plain(self, callee, callee.rules, needs, self._budget)
+            return True
+        array = self._array_rules.plain(formulas[0])
+        if array is None:
+            return False
+        self._num_states += build_plain_array(self, callee, self._array_rules, array, self._budget)
+        return True
 
     def _forget(self, num_callees: int) -> None:
         """Drop all callees but the first ones, and the answers that refer to them."""
