@@ -7,7 +7,6 @@ from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.automaton import DEAD, ByteAutomaton, Stack
 from sgl_runtime.grammar.base import NOTHING_FORCED, ForcedText, GrammarVocabulary
 from sgl_runtime.grammar.token_mask import TokenMaskCache, compute_mask
-from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
 
 _MAX_REMEMBERED = 4096
 """Places of which a grammar remembers what is forced there."""
@@ -44,7 +43,9 @@ class FsmGrammar:
                 " (max_grammar_depth)"
             )
         self._max_depth = max_depth
-        self._safe_depth = _safe_depth(automaton, masks.order, max_depth, num_callees)
+        # A token opens no more levels than it has bytes.
+        self._safe_depth = max_depth - num_callees - len(masks.order.levels)
+        self._is_safe_depth_exact = False
         self.automaton = automaton
         self._automaton_id = automaton_id
         self._vocabulary = vocabulary
@@ -68,7 +69,23 @@ class FsmGrammar:
 
     def _is_near_limit(self, stack: Stack) -> bool:
         """Whether the limit on the depth may matter."""
+        if len(stack) > self._safe_depth and not self._is_safe_depth_exact:
+            # Looked at where it may matter at last: it takes a while.
+            self._safe_depth = self._better_safe_depth()
+            self._is_safe_depth_exact = True
         return len(stack) > self._safe_depth
+
+    def _better_safe_depth(self) -> int:
+        """The depth of a stack up to which no token can pass the limit.
+
+        A token opens no more levels than it has bytes that open one, and no output has to go deeper than there are
+        callees.
+        """
+        automaton, most_opened = self.automaton, self._masks.order.most_of(self.automaton.opening_bytes)
+        estimate = self._max_depth - automaton.num_callees - most_opened
+        if estimate >= self._max_depth // 2:
+            return estimate
+        return self._max_depth - int(automaton.needed_depth.max()) - most_opened
 
     def forced_text(self, state: int, stack: Stack) -> ForcedText:
         """The bytes that must follow an automaton state; none near the limit on the depth, which masks know of."""
@@ -91,19 +108,6 @@ class FsmGrammar:
         tokens = self._vocabulary.token_bytes
         data = tokens[token_id] if 0 <= token_id < len(tokens) else None
         return self.automaton.run(state, stack, data) if data else (DEAD, ())
-
-
-def _safe_depth(automaton: ByteAutomaton, order: VocabularyOrder, max_depth: int, num_callees: int) -> int:
-    """The depth of a stack up to which no token can pass the limit; estimated, and better where that is little.
-
-    A token opens no more levels than it has bytes that open one.
-    """
-    estimate = max_depth - num_callees - len(order.levels)
-    if estimate < max_depth // 2:
-        estimate = max_depth - num_callees - order.most_of(automaton.opening_bytes)
-    if estimate < max_depth // 2:
-        estimate = max_depth - int(automaton.needed_depth.max()) - order.most_of(automaton.opening_bytes)
-    return estimate
 
 
 class FsmState:

@@ -18,10 +18,16 @@ class InverseEdges:
 
     Args:
         table: (S, C) int32, next state or -1.
+        loops: Whether edges that lead back to the same state count.
     """
 
-    def __init__(self, table: Table) -> None:
-        source, column = np.nonzero(table >= 0)
+    def __init__(self, table: Table, *, loops: bool) -> None:
+        # Most edges lead where the one beside them leads: one of these will do.
+        is_needed = table >= 0
+        is_needed[:, 1:] &= table[:, 1:] != table[:, :-1]
+        if not loops:
+            is_needed &= table != np.arange(len(table), dtype=table.dtype)[:, None]
+        source, column = np.nonzero(is_needed)
         target = table[source, column]
         order = np.argsort(target, kind="stable")
         self._sources: Indices = source[order]
@@ -95,7 +101,7 @@ def reachable(table: Table, start: int, budget: Budget) -> Indices:
 def co_reachable(table: Table, accepting: Flags, budget: Budget) -> Flags:
     """Which states can reach an accepting state."""
     alive = accepting.copy()
-    inverse = InverseEdges(table)
+    inverse = InverseEdges(table, loops=False)
     frontier: Indices = np.flatnonzero(alive)
     while len(frontier):
         budget.spend(16)

@@ -56,7 +56,7 @@ def _refine(table: Table, labels: Labels, budget: Budget, rng: np.random.Generat
     """
     num_states = len(table)
     weights = rng.integers(1, 2**63, size=table.shape[1], dtype=np.uint64) | np.uint64(1)
-    inverse = InverseEdges(table)
+    inverse = InverseEdges(table, loops=True)
     # The last entry stands for "no edge": index -1 of the table finds it.
     kinds, kind = np.unique(labels, return_inverse=True)
     block = np.append(kind + 1, 0).astype(np.int64)

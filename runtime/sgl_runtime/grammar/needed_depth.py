@@ -70,7 +70,7 @@ def needed_depth(plain: Table, ends: Flags, pushes: Pushes) -> NDArray[np.int32]
     """
     num_states = len(plain)
     needed = np.full(num_states, num_states, dtype=np.int32)
-    inverse = InverseEdges(plain)
+    inverse = InverseEdges(plain, loops=False)
     stamps: Indices = np.empty(max(num_states, pushes.num_slices), dtype=np.int64)
     # Slices with a state from which the end is near enough.
     is_open = np.zeros(pushes.num_slices, dtype=bool)

@@ -16,6 +16,7 @@ from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.graph import Flags, Table
 
 _NUM_BYTES = 256
+_MAX_MARKS = 2**62
 
 SpecialRun = tuple[int, NDArray[np.int32], NDArray[np.int32]]
 """Special edges made together: the first number, targets, arguments."""
@@ -52,11 +53,17 @@ def byte_classes(
     is_alone = np.zeros(_NUM_BYTES, dtype=bool)
     is_alone[alone] = True
     # What tells a byte from others: itself where it is alone, and its class in each fragment where it is not.
-    columns = [is_alone, np.where(is_alone, np.arange(_NUM_BYTES), 0)]
-    columns += [fragment.byte_classes for fragment in dict.fromkeys(fragments)]
-    marks = np.stack(columns, axis=1, dtype=np.uint8, casting="unsafe")
-    _, kept, classes = np.unique(marks.view(f"V{len(columns)}"), return_index=True, return_inverse=True)
-    return classes.reshape(-1), kept
+    marks = np.where(is_alone, np.arange(1, _NUM_BYTES + 1), 0)
+    num_marks = _NUM_BYTES + 1
+    for fragment in dict.fromkeys(fragments):
+        num_classes = fragment.class_table.shape[1]
+        if num_marks * num_classes > _MAX_MARKS:
+            marks = np.unique(marks, return_inverse=True)[1]
+            num_marks = _NUM_BYTES
+        marks = marks * num_classes + fragment.byte_classes
+        num_marks *= num_classes
+    _, kept, classes = np.unique(marks, return_index=True, return_inverse=True)
+    return classes, kept
 
 
 def write_copies(table: Table, kept_bytes: NDArray[np.int64], copies: Iterable[tuple[int, ByteFragment]]) -> None:
@@ -100,14 +107,16 @@ def write_merges(table: Table, accepting: Flags, merges: Sequence[int], runs: Se
         runs: More of level 0.
     """
     levels, states, sources = np.array(merges, dtype=np.int64).reshape(-1, 3).T
-    if runs:
-        firsts, offsets, targets = zip(*runs, strict=True)
-        counts = [len(each) for each in offsets]
-        levels = np.append(levels, np.zeros(sum(counts), dtype=np.int64))
-        states = np.append(states, np.repeat(firsts, counts) + np.concatenate(offsets))
-        sources = np.append(sources, np.repeat(targets, counts))
-    for level in np.unique(levels):
-        into, of = states[levels == level], sources[levels == level]
+    for level in range(levels.max(initial=0) + 1):
+        (found,) = np.nonzero(levels == level)
+        into, of = states[found], sources[found]
+        if level == 0 and runs:
+            firsts, offsets, targets = zip(*runs, strict=True)
+            counts = [len(each) for each in offsets]
+            into = np.concatenate([into, np.repeat(firsts, counts) + np.concatenate(offsets)])
+            of = np.concatenate([of, np.repeat(targets, counts)])
+        if not len(into):
+            continue
         rows = table[into]
         np.copyto(rows, table[of], where=rows == DEAD)
         table[into] = rows

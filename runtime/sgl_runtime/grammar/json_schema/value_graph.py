@@ -153,7 +153,7 @@ class ValueGraph:
         if self._asks_whether(callee) and self._build_plain(callee):
             return
         if isinstance(callee.rules, ObjectRules):
-            limit = STATES_FOR_ORDER + STATES_FOR_NAME * len(callee.rules.names)
+            limit = float(STATES_FOR_ORDER + STATES_FOR_NAME * len(callee.rules.names))
         num_callees = len(self.callees)
         try:
             is_built = self._build_states(callee, limit)
