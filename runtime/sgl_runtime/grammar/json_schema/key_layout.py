@@ -47,7 +47,7 @@ class KeyLayout:
         # By the labels of `_callee`: the first one is that of keys which are no name.
         by_label = [DEAD] * (1 + len(keys.texts))
         for key, entry in entries:
-            by_label[0 if key.name == NO_NAME else 1 + key.name] = entry
+            by_label[key.name - NO_NAME] = entry
         if by_label[0] != DEAD:
             state = self._builder.new_state()
             self._builder.add_push(state, _QUOTE, self._callee(keys.texts), tuple(by_label))

@@ -53,8 +53,8 @@ class Layout:
         self._keys = KeyLayout(builder, self._strings)
         self._values: dict[tuple[Question, Returns], int] = {}
         self._entries: dict[tuple[Question, Returns], int] = {}
-        # The same by transition, which states of a callee share.
-        self._entries_of: dict[Transition, int] = {}
+        # Keys, and the same, by transition, which states of a callee share.
+        self._entries_of: dict[Transition, tuple[KeyClass, int]] = {}
         self._words: dict[tuple[bytes, int], int] = {}
         # The states of numbers at which they may end, by their labels.
         self._number_ends: dict[ByteFragment, list[tuple[int, NDArray[np.int64]]]] = {}
@@ -153,16 +153,14 @@ class Layout:
     def _key(self, number: int, node: CalleeState) -> int:
         """The state where a key of an object begins."""
         callee = self._graph.callees[number]
-        entries: list[tuple[KeyClass, int]] = []
+        known = self._entries_of
         for transition in node.transitions:
-            assert transition.key is not None
-            entry = self._entries_of.get(transition)
-            if entry is None:
+            if transition not in known:
+                assert transition.key is not None
                 returns = self._returns(number, transition.targets)
-                entry = self._entries_of[transition] = self._entry(transition.question, returns)
-            entries.append((transition.key, entry))
+                known[transition] = (transition.key, self._entry(transition.question, returns))
         assert callee.keys is not None
-        return self._keys.start(callee.keys, entries)
+        return self._keys.start(callee.keys, [known[transition] for transition in node.transitions])
 
     def _entry(self, question: Question, returns: Returns) -> int:
         """The state behind a key, where the colon comes."""

@@ -113,13 +113,23 @@ class ObjectRules:
         """Whether names that were put first may still come."""
         return any(not position >> index & 1 for index in self._first)
 
-    def step(self, formulas: Formulae, position: int, key: KeyClass) -> Step:
-        """What a property asks, and leads to."""
+    def passed_names(self, formulas: Formulae, position: int) -> int:
+        """The names that formulas ask for and that may not come any more, as bits."""
+        return position & self._atoms_of(formulas).needed_bits
+
+    def step(self, formulas: Formulae, passed: int, key: KeyClass) -> Step:
+        """What a property asks, and leads to.
+
+        Args:
+            formulas: What must hold of the object before it.
+            passed: The names that these ask for and that may not come any more behind it, the property's own included.
+            key: The property.
+        """
         atoms = self._atoms_of(formulas)
         asked = Asked()
         # What becomes of atoms whatever the value is; others become FALSE where an answer is no.
         known = atoms.fewer | {atom: self._after_name(payload, key) for atom, payload in atoms.names}
-        known |= self._passed(atoms, self.moved(position, key) & atoms.needed_bits, key)
+        known |= self._passed(atoms, passed, key)
         conditions: list[tuple[Formula, ByKind]] = []
         for atom in atoms.properties:
             value = self._schema_of(atom, key)

@@ -34,11 +34,18 @@ class PossibleTruths:
         self._scalars = scalars
         self._exclusions = Exclusions(reader)
         self._budget = budget
+        self._known: dict[tuple[ByKind, ...], list[Truths] | None] = {}
 
     def of(self, values: Sequence[ByKind]) -> list[Truths] | None:
         """The truths of some formulas; None: too many to list."""
         if len(values) == 1:
             return [(True,), (False,)]
+        key = tuple(values)
+        if key not in self._known:
+            self._known[key] = self._find(values)
+        return self._known[key]
+
+    def _find(self, values: Sequence[ByKind]) -> list[Truths] | None:
         found: set[Truths] = set()
         for kind in range(len(KINDS)):
             truths = self._of_kind(kind, [value[kind] for value in values])

@@ -46,6 +46,7 @@ _TYPE_KINDS = {
     "array": (ARRAY,), "object": (OBJECT,),
 }  # fmt: skip
 _OF_TYPE = {name: only(kinds) for name, kinds in _TYPE_KINDS.items()}
+_TYPE_ALONE = frozenset(("type", "title", "description", "default", "examples", "example", "$comment"))
 # Most schemas hold none of these.
 _COMBINING = frozenset((
     "$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if",
@@ -90,6 +91,7 @@ class SchemaReader:
         self._open_children: set[Child] = set()
         self._child_values: dict[Child, ByKind] = {ANYTHING: ANY_VALUE, NOTHING: NO_VALUE}
         self._being_read: set[tuple[str, Names | None]] = set()
+        self._types: dict[str, ByKind] = {}
         self.root = SchemaNode(root, "#")
         self.places: dict[StringShape, SchemaNode] = {}
 
@@ -167,6 +169,11 @@ class SchemaReader:
         known = self._known.get(key)
         if known is not None:
             return known
+        if node.value.keys() <= _TYPE_ALONE and node.value.get("type") in keywords.TYPES:
+            # By far the most are of this form.
+            self._budget.spend()
+            value = self._known[key] = self._of_type(node.value["type"])
+            return value
         if key in self._being_read:
             raise node.error("$ref", "leads back to itself with nothing in between, so that it says nothing")
         if len(self._being_read) > _MAX_DEPTH:
@@ -175,6 +182,13 @@ class SchemaReader:
         self._being_read.add(key)
         value = self._known[key] = self._read(node, allowed)
         self._being_read.discard(key)
+        return value
+
+    def _of_type(self, name: str) -> ByKind:
+        """What a subschema says that names a type and nothing else."""
+        value = self._types.get(name)
+        if value is None:
+            value = self._types[name] = self._own(SchemaNode({"type": name}, "#"), None)
         return value
 
     def _read(self, node: SchemaNode, allowed: Names | None) -> ByKind:

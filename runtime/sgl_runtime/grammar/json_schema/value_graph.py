@@ -5,34 +5,29 @@ other by number, so recursion and "any value" are loops.  What can never lead to
 """
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass
 
-from sgl_runtime.errors import GrammarError
 from sgl_runtime.grammar.budget import Budget, BudgetError
 from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.json_schema.array_rules import ArrayRules
-from sgl_runtime.grammar.json_schema.callees import Callee, CalleeState, Transition
+from sgl_runtime.grammar.json_schema.callees import Callee
 from sgl_runtime.grammar.json_schema.char_strings import CharStrings
-from sgl_runtime.grammar.json_schema.formula import FALSE, TRUE, Formula
+from sgl_runtime.grammar.json_schema.formula_states import FormulaStates, TooManyAlternativesError
 from sgl_runtime.grammar.json_schema.key_classes import KeyClasses
 from sgl_runtime.grammar.json_schema.kinds import ANY_VALUE, ARRAY, NO_VALUE, NUM_WORDS, NUMBER, OBJECT, STRING, ByKind
 from sgl_runtime.grammar.json_schema.live_labels import cut_dead_labels, find_labels
-from sgl_runtime.grammar.json_schema.object_rules import KeyClass, ObjectRules
+from sgl_runtime.grammar.json_schema.object_rules import ObjectRules
 from sgl_runtime.grammar.json_schema.plain_arrays import build_plain_array
 from sgl_runtime.grammar.json_schema.plain_objects import STATES_FOR_NAME, STATES_FOR_ORDER, build_plain
-from sgl_runtime.grammar.json_schema.possible_truths import MAX_TRUTHS, PossibleTruths
-from sgl_runtime.grammar.json_schema.questions import Labels, Question, Questions, Truths
+from sgl_runtime.grammar.json_schema.possible_truths import PossibleTruths
+from sgl_runtime.grammar.json_schema.questions import Labels, Question, Questions
 from sgl_runtime.grammar.json_schema.reader import SchemaReader
 from sgl_runtime.grammar.json_schema.scalar_answers import CountedStrings, ScalarAnswers
 from sgl_runtime.grammar.json_schema.scalars import Scalars
-from sgl_runtime.grammar.json_schema.steps import Formulae, Step
+from sgl_runtime.grammar.json_schema.steps import Formulae
 
 _MAX_CUTS = 16
-
-
-class TooManyAlternativesError(GrammarError):
-    """Alternatives of one value cannot be told apart in reasonable space."""
 
 
 @dataclass(slots=True)
@@ -73,17 +68,18 @@ class ValueGraph:
     def __init__(self, reader: SchemaReader, scalars: Scalars, budget: Budget, *, any_order: bool) -> None:
         self.formulas = reader.formulas
         self.questions = Questions(reader.formulas)
-        self._reader = reader
+        self.reader = reader
         self._scalars = scalars
         self._budget = budget
         self._any_order = any_order
         self._scalar_answers = ScalarAnswers(reader, scalars, budget)
-        self._possible = PossibleTruths(reader, self._scalar_answers, budget)
-        self._array_rules = ArrayRules(reader)
+        self.possible = PossibleTruths(reader, self._scalar_answers, budget)
+        self.array_rules = ArrayRules(reader)
         self.callees: list[Callee] = []
         self._numbers: dict[tuple[int, Formulae, Labels], int] = {}
         self._answers: dict[Question, Answers] = {}
-        self._num_states = 0
+        self.num_states = 0
+        self._asked_about: dict[ByKind, Question | None] = {}
         self._next_callee = 0
 
     def explore(self, question: Question) -> Set[int]:
@@ -133,13 +129,13 @@ class ValueGraph:
             known = self._numbers[key] = len(self.callees)
             callee = Callee(kind, dict(labels))
             if kind == OBJECT:
-                rules = ObjectRules(self._reader, formulas, any_order=self._any_order)
+                rules = ObjectRules(self.reader, formulas, any_order=self._any_order)
                 callee.rules = rules
                 callee.keys = KeyClasses(rules, self.formulas, self._scalars, self._budget)
-                self._add_state(callee, formulas, rules.start, {})
+                self._formula_states(callee).add_first(formulas)
             else:
-                callee.rules = self._array_rules
-                self._add_state(callee, formulas, 0, {})
+                callee.rules = self.array_rules
+                self._formula_states(callee).add_first(formulas)
             self.callees.append(callee)
         return known
 
@@ -153,20 +149,20 @@ class ValueGraph:
         if self._asks_whether(callee) and self._build_plain(callee):
             return
         if isinstance(callee.rules, ObjectRules):
-            limit = float(STATES_FOR_ORDER + STATES_FOR_NAME * len(callee.rules.names))
+            limit = STATES_FOR_ORDER + STATES_FOR_NAME * len(callee.rules.names)
         num_callees = len(self.callees)
         try:
-            is_built = self._build_states(callee, limit)
+            is_built = self._formula_states(callee).build(limit)
         except TooManyAlternativesError:
             if not isinstance(callee.rules, ObjectRules) or not callee.rules.put_tags_first():
                 raise
             callee.start_again()
             self._forget(num_callees)
-            is_built = self._build_states(callee, limit)
+            is_built = self._formula_states(callee).build(limit)
         if not is_built and isinstance(callee.rules, ObjectRules):
             callee.rules.use_one_order()
             callee.start_again()
-            self._build_states(callee, math.inf)
+            self._formula_states(callee).build(math.inf)
 
     def _build_plain(self, callee: Callee) -> bool:
         """Make the states of a callee a short way; returns whether there is one for its formula."""
@@ -175,17 +171,18 @@ class ValueGraph:
             needs = callee.rules.plain_needs(formulas)
             if needs is None:
                 return False
-            self._num_states += build_plain(self, callee, callee.rules, needs, self._budget)
+            self.num_states += build_plain(self, callee, callee.rules, needs, self._budget)
             return True
-        array = self._array_rules.plain(formulas[0])
+        array = self.array_rules.plain(formulas[0])
         if array is None:
             return False
-        self._num_states += build_plain_array(self, callee, self._array_rules, array, self._budget)
+        self.num_states += build_plain_array(self, callee, self.array_rules, array, self._budget)
         return True
 
     def _forget(self, num_callees: int) -> None:
         """Drop all callees but the first ones, and the answers that refer to them."""
         del self.callees[num_callees:]
+        self._asked_about.clear()
         self._numbers = {key: number for key, number in self._numbers.items() if number < num_callees}
         self._answers = {
             question: answers
@@ -199,123 +196,14 @@ class ValueGraph:
 
     def question_about(self, value: ByKind) -> Question | None:
         """Whether a value satisfies a formula; None if no value does."""
-        if value == NO_VALUE:
-            return None
-        question = self.questions.whatever if value == ANY_VALUE else self.questions.satisfies(value)
-        self.answers(question)
+        if value in self._asked_about:
+            return self._asked_about[value]
+        question: Question | None = None
+        if value != NO_VALUE:
+            question = self.questions.whatever if value == ANY_VALUE else self.questions.satisfies(value)
+            self.answers(question)
+        self._asked_about[value] = question
         return question
 
-    def _build_states(self, callee: Callee, limit: float) -> bool:
-        """Make all states of a callee; returns whether these are no more than a limit."""
-        numbers = {(callee.states[0].formulas, callee.states[0].position): 0}
-        known: dict[tuple[Formulae, KeyClass, int], Transition | None] = {}
-        index = 0
-        while index < len(callee.states):
-            if len(callee.states) > limit:
-                return False
-            self._expand(callee, callee.states[index], numbers, known)
-            index += 1
-        return True
-
-    def _expand(
-        self,
-        callee: Callee,
-        state: CalleeState,
-        numbers: dict[tuple[Formulae, int], int],
-        known: dict[tuple[Formulae, KeyClass, int], Transition | None],
-    ) -> None:
-        """Make the transitions of a state, and the states that these lead to."""
-        if callee.kind == ARRAY:
-            step = self._array_rules.step(state.formulas)
-            callee.has_distinct_items |= step.compares_items
-            transition = self._transition(callee, None, step, 0, numbers)
-            state.transitions += [] if transition is None else [transition]
-            return
-        rules, keys = callee.rules, callee.keys
-        assert isinstance(rules, ObjectRules)
-        assert keys is not None
-        for key in keys.following(rules.next_names(state.position)):
-            moved = rules.moved(state.position, key)
-            # States that differ in their position alone share transitions.
-            same = (state.formulas, key, moved)
-            if same not in known:
-                step = rules.step(state.formulas, state.position, key)
-                try:
-                    known[same] = self._transition(callee, key, step, moved, numbers)
-                except TooManyAlternativesError:
-                    if not rules.waits_for_tags(state.position):
-                        raise
-                    continue
-            transition = known[same]
-            if transition is not None:
-                state.transitions.append(transition)
-
-    def _transition(
-        self,
-        callee: Callee,
-        key: KeyClass | None,
-        step: Step,
-        position: int,
-        numbers: dict[tuple[Formulae, int], int],
-    ) -> Transition | None:
-        """What an item or a property asks and leads to; None where it may not come."""
-        truths_list = self._possible.of(step.values) if step.values else [()]
-        if truths_list is None:
-            raise self._too_many_alternatives(step.values)
-        labels: dict[Truths, int] = {}
-        targets: dict[int, int] = {}
-        for truths in truths_list:
-            formulas = step.after(truths)
-            if self._may_end(callee, formulas):
-                target = self._add_state(callee, formulas, position, numbers)
-                labels[truths] = targets.setdefault(target, len(targets))
-        if not labels:
-            return None
-        question = self.questions.simplest(step.values, labels, len(truths_list))
-        self.answers(question)
-        transition = Transition(key, question, list(targets))
-        callee.transitions.append(transition)
-        return transition
-
-    def _too_many_alternatives(self, values: Sequence[ByKind]) -> TooManyAlternativesError:
-        places = [place for value in values if (place := self._reader.place_of(value)) is not None]
-        return TooManyAlternativesError(
-            f"json_schema: {', '.join(places[:3] or ['#'])} and others are {len(values)} alternatives (anyOf, oneOf)"
-            f" of which more than {MAX_TRUTHS} combinations would have to be told apart inside one value; give them a"
-            " required property with a const by which they differ"
-        )
-
-    def _may_end(self, callee: Callee, formulas: Formulae) -> bool:
-        """Whether formulas that have become TRUE or FALSE leave some wanted truths."""
-        if len(formulas) == 1 and len(callee.labels) == 1:
-            (truths,) = callee.labels
-            return formulas[0] != (FALSE if truths[0] else TRUE)
-        return any(
-            all(
-                formula not in (TRUE, FALSE) or (formula == TRUE) == truth
-                for formula, truth in zip(formulas, truths, strict=True)
-            )
-            for truths in callee.labels
-        )
-
-    def _add_state(
-        self, callee: Callee, formulas: Formulae, position: int, numbers: dict[tuple[Formulae, int], int]
-    ) -> int:
-        key = (formulas, position)
-        known = numbers.get(key)
-        if known is None:
-            known = numbers[key] = len(callee.states)
-            callee.states.append(CalleeState(formulas, position, self._end_label(callee, formulas)))
-            self._num_states += 1
-            self._budget.spend()
-            self._budget.check_states(self._num_states)
-        return known
-
-    def _end_label(self, callee: Callee, formulas: Formulae) -> int | None:
-        rules = callee.rules
-        assert rules is not None
-
-        def truth_of(atom: Formula) -> bool:
-            return rules.at_end(self.formulas.payload(atom))
-
-        return callee.labels.get(tuple(self.formulas.holds(formula, truth_of) for formula in formulas))
+    def _formula_states(self, callee: Callee) -> FormulaStates:
+        return FormulaStates(self, callee, self._budget)
