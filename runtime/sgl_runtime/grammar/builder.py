@@ -177,14 +177,16 @@ class AutomatonBuilder:
         """A chain that spells a text, which is not empty, and ends in a state that is there."""
         self.add_edge(state, text[0], self.text_before(text[1:], target) if len(text) > 1 else target)
 
-    def text_before(self, text: bytes, target: int) -> int:
-        """Consecutive new states, one before each byte of a text, which is not empty; returns the first.
+    def text_before(self, text: bytes, target: int, first: int | None = None) -> int:
+        """Consecutive states, one before each byte of a text, which is not empty; returns the first.
 
         Args:
             text: The bytes.
             target: The state behind the last one.
+            first: The first of the states, where these are there; new ones by default.
         """
-        first = self.new_states(len(text))
+        if first is None:
+            first = self.new_states(len(text))
         self._texts.add(text, first, target)
         return first
 

@@ -56,6 +56,11 @@ class ByteFragment:
         """The labels that occur."""
         return frozenset(self.labels.tolist()) - {NO_LABEL}
 
+    @cached_property
+    def bytes_at_start(self) -> bytes:
+        """The bytes that lead from the start back to it."""
+        return bytes(np.flatnonzero(self.class_table[0, self.byte_classes] == 0).tolist())
+
     @property
     def is_empty(self) -> bool:
         """Whether no text at all has a label."""

@@ -6,6 +6,7 @@ states reads the key and says which it was: a tree whose every way out is the fr
 
 from sgl_runtime.grammar.automaton import DEAD, TwinStates
 from sgl_runtime.grammar.builder import AutomatonBuilder
+from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.json_schema.key_classes import KeyClasses
 from sgl_runtime.grammar.json_schema.key_paths import KeyPaths
 from sgl_runtime.grammar.json_schema.object_rules import NO_NAME, KeyClass
@@ -121,28 +122,36 @@ class KeyLayout:
             return first
         # Each node of the tree has the edges of the state where the free string is after the same bytes.
         root = self._callees[texts] = self._builder.new_state()
-        self._builder.merge(root, first, level=_BODY_LEVEL)
         originals = [first]
-        # As lists, which single look-ups are quicker in.
-        rows, classes = body.class_table.tolist(), body.byte_classes.tolist()
-        children: dict[tuple[int, int], tuple[int, int]] = {}
-        for index, text in enumerate(texts):
-            if text is None:
-                continue
-            state, inside = root, 0
-            for byte in text[:-1]:
-                found = children.get((state, byte))
-                if found is None:
-                    inside = rows[inside][classes[byte]]
-                    child = self._builder.new_state()
-                    self._builder.add_edge(state, byte, child)
-                    self._builder.merge(child, first + inside, level=_BODY_LEVEL)
-                    originals.append(first + inside)
-                    found = children[state, byte] = (child, inside)
-                state, inside = found
-            self._builder.add_pop(state, _QUOTE, index + 1)
+        # The states behind the bytes of the text before, of which each text shares the first ones.
+        path, before = [root], b""
+        for text, index in sorted([(text, index) for index, text in enumerate(texts) if text is not None]):
+            num_shared = _num_shared(before, text) if before else 0
+            del path[num_shared + 1 :]
+            num_more = len(text) - 1 - num_shared
+            if num_more:
+                child = self._builder.new_states(num_more)
+                self._builder.add_edge(path[-1], text[num_shared], child)
+                if num_more > 1:
+                    self._builder.text_before(text[num_shared + 1 : -1], child + num_more - 1, child)
+                path += range(child, child + num_more)
+                originals += [first + inside for inside in _insides(body, text)[num_shared + 1 :]]
+            self._builder.add_pop(path[-1], _QUOTE, index + 1)
+            before = text
+        for state, original in enumerate(originals, start=root):
+            self._builder.merge(state, original, level=_BODY_LEVEL)
         self._builder.note(TwinStates(root, originals))
         return root
+
+
+def _insides(body: ByteFragment, text: bytes) -> list[int]:
+    """Where the free string is before each byte of a text but the closing quote, and behind the last one."""
+    if not text[:-1].translate(None, body.bytes_at_start):
+        return [0] * len(text)
+    states = [0]
+    for byte in text[:-1]:
+        states.append(body.after(states[-1], byte))
+    return states
 
 
 def _num_shared(first: bytes, second: bytes) -> int:

@@ -169,10 +169,13 @@ class SchemaReader:
         known = self._known.get(key)
         if known is not None:
             return known
-        if node.value.keys() <= _TYPE_ALONE and node.value.get("type") in keywords.TYPES:
+        name = node.value.get("type")
+        if name in keywords.TYPES and node.value.keys() <= _TYPE_ALONE:
             # By far the most are of this form.
             self._budget.spend()
-            value = self._known[key] = self._of_type(node.value["type"])
+            if name not in self._types:
+                self._types[name] = self._own(SchemaNode({"type": name}, "#"), None)
+            value = self._known[key] = self._types[name]
             return value
         if key in self._being_read:
             raise node.error("$ref", "leads back to itself with nothing in between, so that it says nothing")
@@ -182,13 +185,6 @@ class SchemaReader:
         self._being_read.add(key)
         value = self._known[key] = self._read(node, allowed)
         self._being_read.discard(key)
-        return value
-
-    def _of_type(self, name: str) -> ByKind:
-        """What a subschema says that names a type and nothing else."""
-        value = self._types.get(name)
-        if value is None:
-            value = self._types[name] = self._own(SchemaNode({"type": name}, "#"), None)
         return value
 
     def _read(self, node: SchemaNode, allowed: Names | None) -> ByKind:
