@@ -1,5 +1,7 @@
 """AutomatonBuilder: states, edges and compiled fragments put together into one ByteAutomaton by offset copies."""
 
+from operator import attrgetter
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -53,6 +55,35 @@ class _Texts:
         return states * _NUM_BYTES + data, entries
 
 
+class _Returns:
+    """The states to return to, slice by slice."""
+
+    def __init__(self) -> None:
+        self.num_states = 0
+        self._arrays: list[NDArray[np.int32]] = []
+        # Those that came behind all of the arrays.
+        self._single: list[int] = []
+
+    def add(self, states: tuple[int, ...]) -> int:
+        """Add a slice; returns where it begins."""
+        place = self.num_states
+        self.num_states += len(states)
+        self._single += states
+        return place
+
+    def add_array(self, states: NDArray[np.int32]) -> int:
+        """Add slices one behind the other; returns where they begin."""
+        place = self.num_states
+        self.num_states += len(states)
+        self._arrays += [np.array(self._single, dtype=np.int32), states]
+        self._single.clear()
+        return place
+
+    def all(self) -> NDArray[np.int32]:
+        """All slices."""
+        return np.concatenate([*self._arrays, np.array(self._single, dtype=np.int32)])
+
+
 class AutomatonBuilder:
     """Collects the parts of an automaton; state 0, the start, is there from the beginning.
 
@@ -73,7 +104,7 @@ class AutomatonBuilder:
         self._edge_runs: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
         self._texts = _Texts()
         self._counting_runs: list[CountingRun] = []
-        self._returns: list[int] = []
+        self._returns = _Returns()
         self._return_slices: dict[tuple[int, ...], int] = {}
         self._copies: list[tuple[int, ByteFragment]] = []
         # Level, state and source of each.
@@ -113,8 +144,7 @@ class AutomatonBuilder:
         """An edge into a callee; its label picks where to go on (DEAD: the label may not come)."""
         place = self._return_slices.get(returns)
         if place is None:
-            place = self._return_slices[returns] = len(self._returns)
-            self._returns += returns
+            place = self._return_slices[returns] = self._returns.add(returns)
         self._places.append(state * _NUM_BYTES + byte)
         self._entries.append(self._special(callee, place))
 
@@ -145,8 +175,7 @@ class AutomatonBuilder:
         """
         if not len(data):
             return
-        places = len(self._returns) + np.arange(len(states)) * returns.shape[1]
-        self._returns += returns.ravel().tolist()
+        places = self._returns.add_array(returns.ravel()) + np.arange(len(states)) * returns.shape[1]
         kinds, kind = np.unique(callees, return_inverse=True)
         arguments = np.repeat(places, len(kinds)).astype(np.int32)
         self._special_runs.append((self._num_specials, np.tile(kinds, len(states)).astype(np.int32), arguments))
@@ -166,8 +195,7 @@ class AutomatonBuilder:
             callees: (256,) int32, the state that reads on behind the first byte of a longer character; DEAD for none.
         """
         kinds = np.unique(callees[callees >= 0])
-        place = len(self._returns)
-        self._returns += range(first + 1, first + count + 1)
+        place = self._returns.add_array(np.arange(first + 1, first + count + 1, dtype=np.int32))
         arguments = (place + np.repeat(np.arange(count), len(kinds))).astype(np.int32)
         self._special_runs.append((self._num_specials, np.tile(kinds, count).astype(np.int32), arguments))
         self._counting_runs.append(CountingRun(first, count, fragment, callees, self._num_specials))
@@ -245,7 +273,13 @@ class AutomatonBuilder:
         fragments = [*(fragment for _, fragment in self._copies), *(run.fragment for run in self._counting_runs)]
         classes, kept_bytes = byte_classes(fragments, np.append(single[0], texts[0]) % _NUM_BYTES)
         width = len(kept_bytes)
-        table = np.full((self.num_states, width), DEAD, dtype=np.int32)
+        table = np.empty((self.num_states, width), dtype=np.int32)
+        behind = 0
+        for run in sorted(self._counting_runs, key=attrgetter("first")):
+            # Their rows are written whole.
+            table[behind : run.first] = DEAD
+            behind = run.first + run.count
+        table[behind:] = DEAD
         write_copies(table, kept_bytes, self._copies)
         write_counting(table, kept_bytes, self._counting_runs)
         flat = table.reshape(-1)
@@ -263,7 +297,7 @@ class AutomatonBuilder:
             accepting=accepting,
             edge_target=np.ascontiguousarray(specials[:, 0]),
             edge_argument=np.ascontiguousarray(specials[:, 1]),
-            returns=np.array(self._returns, dtype=np.int32),
+            returns=self._returns.all(),
             parts=tuple(self._parts),
             counting=tuple(self._counting),
             twins=tuple(self._twins),

@@ -94,7 +94,9 @@ def write_counting(table: Table, kept_bytes: NDArray[np.int64], runs: Iterable[C
         is_whole = run.fragment.class_table[0, run.fragment.byte_classes[kept_bytes]] == 0
         start[is_whole], step[is_whole] = run.first + 1, 1
         start[own >= 0], step[own >= 0] = FIRST_SPECIAL - run.number - kind, -len(kinds)
-        table[run.first : run.first + run.count] = start + step * np.arange(run.count, dtype=np.int32)[:, None]
+        rows = table[run.first : run.first + run.count]
+        np.multiply(step, np.arange(run.count, dtype=np.int32)[:, None], out=rows)
+        rows += start
 
 
 def write_merges(table: Table, accepting: Flags, merges: Sequence[int], runs: Sequence[MergeRun]) -> None:

@@ -16,9 +16,9 @@ from sgl_runtime.grammar.json_schema.tags import tag_names
 NO_NAME = -1
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class KeyClass:
-    """Keys that no rule of one object tells apart.
+    """Keys that no rule of one object tells apart; never changed.
 
     Attributes:
         name: Index of the name that the key is, NO_NAME for others.

@@ -18,9 +18,9 @@ KindQuestion = tuple[tuple[Formula, ...], Labels]
 _YES: Labels = (((True,), 0),)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Question:
-    """What is asked of a value; made by `Questions`.
+    """What is asked of a value; made by `Questions`, and never changed.
 
     Attributes:
         values: Formulas by kind.

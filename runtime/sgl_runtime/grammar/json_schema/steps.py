@@ -15,7 +15,7 @@ from sgl_runtime.grammar.json_schema.questions import Truths
 Formulae = tuple[Formula, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
     """One item or property.
 
