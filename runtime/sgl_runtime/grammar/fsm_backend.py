@@ -8,6 +8,8 @@ from sgl_runtime.grammar.automaton import DEAD, ByteAutomaton, Stack
 from sgl_runtime.grammar.base import NOTHING_FORCED, ForcedText, GrammarVocabulary
 from sgl_runtime.grammar.token_mask import TokenMaskCache, compute_mask
 
+# Levels that hardly any output nests.
+_USUAL_DEPTH = 16
 _MAX_REMEMBERED = 4096
 """Places of which a grammar remembers what is forced there."""
 
@@ -52,6 +54,9 @@ class FsmGrammar:
         self._masks = masks
         self._eos_ids = [token_id for token_id in vocabulary.eos_ids if token_id < vocabulary.size]
         self._forced: dict[tuple[int, Stack], ForcedText] = {}
+        if self._safe_depth < _USUAL_DEPTH:
+            # Here, where no other request waits for it.
+            self._look_at_depths()
 
     def new_state(self) -> "FsmState":
         """A cursor at the beginning of the output."""
@@ -70,22 +75,21 @@ class FsmGrammar:
     def _is_near_limit(self, stack: Stack) -> bool:
         """Whether the limit on the depth may matter."""
         if len(stack) > self._safe_depth and not self._is_safe_depth_exact:
-            # Looked at where it may matter at last: it takes a while.
-            self._safe_depth = self._better_safe_depth()
-            self._is_safe_depth_exact = True
+            self._look_at_depths()
         return len(stack) > self._safe_depth
 
-    def _better_safe_depth(self) -> int:
-        """The depth of a stack up to which no token can pass the limit.
+    def _look_at_depths(self) -> None:
+        """Find the depth of a stack up to which no token can pass the limit, which takes a while.
 
         A token opens no more levels than it has bytes that open one, and no output has to go deeper than there are
         callees.
         """
-        automaton, most_opened = self.automaton, self._masks.order.most_of(self.automaton.opening_bytes)
-        estimate = self._max_depth - automaton.num_callees - most_opened
-        if estimate >= self._max_depth // 2:
-            return estimate
-        return self._max_depth - int(automaton.needed_depth.max()) - most_opened
+        automaton = self.automaton
+        most_opened = self._masks.order.most_of(automaton.opening_bytes)
+        self._safe_depth = self._max_depth - automaton.num_callees - most_opened
+        if self._safe_depth < self._max_depth // 2:
+            self._safe_depth = self._max_depth - int(automaton.needed_depth.max()) - most_opened
+        self._is_safe_depth_exact = True
 
     def forced_text(self, state: int, stack: Stack) -> ForcedText:
         """The bytes that must follow an automaton state; none near the limit on the depth, which masks know of."""
