@@ -3,7 +3,10 @@ import pytest
 
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.grammar.base import GrammarSpec, GrammarState, GrammarVocabulary
+from sgl_runtime.grammar.fsm_backend import FsmState
 from sgl_runtime.grammar.grammar_compiler import GrammarCompiler
+from sgl_runtime.grammar.token_mask import compute_mask
+from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
 
 VOCABULARY = GrammarVocabulary((b"</s>", b"a", b"ab", b"b", b"c", None, b"", b"<e>"), frozenset({0, 7}), 40)
 
@@ -63,3 +66,32 @@ def test_filling_does_not_spoil_remembered_rows() -> None:
     assert allowed(goes_on) == [3]
     assert allowed(ends) == [0, 3, 7]
     compiler.close()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 9, 40])
+@pytest.mark.parametrize("schema", ["{}", '{"type": "array"}'])
+def test_masks_know_of_the_limit_on_the_depth(schema: str, limit: int) -> None:
+    tokens = (b"</s>", b"[", b"[[", b"[[[", b"]", b"1", b'{"a": ', b"}", b'"', b"a", b'["', b'": [', b", ")
+    vocabulary = GrammarVocabulary(tokens, frozenset({0}), len(tokens))
+    compiler = GrammarCompiler(vocabulary, GrammarConfig(max_grammar_depth=limit))
+    order = VocabularyOrder.of(vocabulary)
+    state = compiler.compile(GrammarSpec("json_schema", schema)).new_state()
+    compiler.close()
+    assert isinstance(state, FsmState)
+    depths = []
+    while True:
+        place, stack = state.place
+        expected = compute_mask(state.automaton, place, stack, order, max_depth=limit)
+        found = np.zeros_like(expected)
+        state.fill_mask(found)
+        assert bits(found) == bits(expected)
+        depths.append(len(stack))
+        # One level deeper while that may be.
+        if 1 not in bits(expected):
+            break
+        assert state.advance(1)
+    assert max(depths) == limit
+
+
+def bits(row: np.ndarray) -> list[int]:
+    return [index for index in range(32 * len(row)) if int(row[index // 32]) >> (index % 32) & 1]
