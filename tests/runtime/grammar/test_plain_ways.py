@@ -1,6 +1,7 @@
 """The short ways of plain arrays and objects make the automata that the formulas make, state by state."""
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from sgl_runtime.config import GrammarConfig
 from sgl_runtime.grammar.automaton import ByteAutomaton
 from sgl_runtime.grammar.base import GrammarSpec
-from sgl_runtime.grammar.compiler import compile_automaton
+from sgl_runtime.grammar.compiler import AutomatonCompiler
 from sgl_runtime.grammar.json_schema.array_rules import ArrayRules
 from sgl_runtime.grammar.json_schema.object_rules import ObjectRules
 
@@ -44,9 +45,13 @@ OBJECTS = [
 ]
 
 
+@cache
+def compiler_of(reading: str) -> AutomatonCompiler:
+    return AutomatonCompiler(GrammarConfig(json_additional_properties=reading))
+
+
 def automaton_of(schema: dict, reading: str) -> ByteAutomaton:
-    config = GrammarConfig(json_additional_properties=reading)
-    return compile_automaton(GrammarSpec("json_schema", json.dumps(schema)), config)
+    return compiler_of(reading).compile(GrammarSpec("json_schema", json.dumps(schema)))
 
 
 @pytest.mark.parametrize("reading", ["open", "closed"])
