@@ -1,5 +1,7 @@
 """Grammars made of a ByteAutomaton: FsmGrammar, shared by requests, and FsmState, the cursor of one request."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,18 +47,17 @@ class FsmGrammar:
                 " (max_grammar_depth)"
             )
         self._max_depth = max_depth
-        # A token opens no more levels than it has bytes.
-        self._safe_depth = max_depth - num_callees - len(masks.order.levels)
-        self._is_safe_depth_exact = False
         self.automaton = automaton
         self._automaton_id = automaton_id
         self._vocabulary = vocabulary
         self._masks = masks
         self._eos_ids = [token_id for token_id in vocabulary.eos_ids if token_id < vocabulary.size]
         self._forced: dict[tuple[int, Stack], ForcedText] = {}
-        if self._safe_depth < _USUAL_DEPTH:
-            # Here, where no other request waits for it.
-            self._look_at_depths()
+        # A token opens no more levels than it has bytes.
+        self._surely_safe = max_depth - num_callees - len(masks.order.levels)
+        if self._surely_safe < _USUAL_DEPTH:
+            # Found here, where no other request waits for it.
+            self._surely_safe = self._safe_depth
 
     def new_state(self) -> "FsmState":
         """A cursor at the beginning of the output."""
@@ -74,22 +75,21 @@ class FsmGrammar:
 
     def _is_near_limit(self, stack: Stack) -> bool:
         """Whether the limit on the depth may matter."""
-        if len(stack) > self._safe_depth and not self._is_safe_depth_exact:
-            self._look_at_depths()
-        return len(stack) > self._safe_depth
+        return len(stack) > self._surely_safe and len(stack) > self._safe_depth
 
-    def _look_at_depths(self) -> None:
-        """Find the depth of a stack up to which no token can pass the limit, which takes a while.
+    @cached_property
+    def _safe_depth(self) -> int:
+        """The depth of a stack up to which no token can pass the limit; it takes a while to find.
 
         A token opens no more levels than it has bytes that open one, and no output has to go deeper than there are
         callees.
         """
         automaton = self.automaton
         most_opened = self._masks.order.most_of(automaton.opening_bytes)
-        self._safe_depth = self._max_depth - automaton.num_callees - most_opened
-        if self._safe_depth < self._max_depth // 2:
-            self._safe_depth = self._max_depth - int(automaton.needed_depth.max()) - most_opened
-        self._is_safe_depth_exact = True
+        estimate = self._max_depth - automaton.num_callees - most_opened
+        if estimate < self._max_depth // 2:
+            estimate = self._max_depth - int(automaton.needed_depth.max()) - most_opened
+        return estimate
 
     def forced_text(self, state: int, stack: Stack) -> ForcedText:
         """The bytes that must follow an automaton state; none near the limit on the depth, which masks know of."""

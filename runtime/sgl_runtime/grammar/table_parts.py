@@ -16,6 +16,7 @@ from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.graph import Flags, Table
 
 _NUM_BYTES = 256
+# Marks below this are numbers of 64 bits.
 _MAX_MARKS = 2**62
 
 SpecialRun = tuple[int, NDArray[np.int32], NDArray[np.int32]]

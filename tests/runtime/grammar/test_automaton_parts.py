@@ -1,14 +1,17 @@
 import itertools
 
 import numpy as np
+import pytest
 
 from sgl_runtime.grammar.alphabet import Alphabet
 from sgl_runtime.grammar.automaton import ByteAutomaton
 from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.char_dfa import CharDfa, intersect
 from sgl_runtime.grammar.char_set import ANY_CHAR, CharSet
+from sgl_runtime.grammar.fragment import ByteFragment
 from sgl_runtime.grammar.minimize import minimize
 from sgl_runtime.grammar.regex import regex_to_dfa
+from sgl_runtime.grammar.table_parts import byte_classes
 from sgl_runtime.grammar.utf8 import to_bytes
 
 
@@ -139,3 +142,21 @@ def test_restriction_drops_bytes_and_what_needs_them() -> None:
     ]
     allowed[ord("a")] = False
     assert automaton.restrict(allowed, budget()).is_empty
+
+
+@pytest.mark.parametrize("num_fragments", [0, 1, 8, 40])
+def test_bytes_of_a_class_are_told_apart_by_nothing(num_fragments: int):
+    rng = np.random.default_rng(num_fragments)
+    # With forty of these, what tells bytes apart is more than one number can hold.
+    fragments = [
+        ByteFragment.of(np.repeat(rng.integers(-1, 3, size=(3, 64), dtype=np.int32), 4, axis=1), np.zeros(3, np.int32))
+        for _ in range(num_fragments)
+    ]
+    alone = np.array([34, 44, 34, 200])
+    classes, kept = byte_classes(fragments, alone)
+    columns = [tuple(fragment.byte_classes.tolist()) for fragment in fragments]
+    marks = [(byte,) if byte in alone else (-1, *(column[byte] for column in columns)) for byte in range(256)]
+    assert len(kept) == len(set(marks))
+    assert [classes[byte] for byte in kept] == list(range(len(kept)))
+    for byte in range(256):
+        assert marks[byte] == marks[kept[classes[byte]]]

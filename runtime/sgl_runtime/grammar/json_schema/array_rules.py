@@ -79,9 +79,11 @@ class ArrayRules:
         least, most, is_unique = 0, math.inf, False
         for part in self._formulas.parts_of(formula):
             payload = self._formulas.payload(part)
-            if isinstance(payload, NumItems):
+            if part > 0 and isinstance(payload, NumItems):
+                least = max(least, payload.least)
+            elif isinstance(payload, NumItems):
                 # What is negated is one more than there may be.
-                least, most = (max(least, payload.least), most) if part > 0 else (least, min(most, payload.least - 1))
+                most = min(most, payload.least - 1)
             elif part > 0 and isinstance(payload, Items):
                 items.append(payload)
             elif part > 0 and isinstance(payload, Unique):

@@ -12,5 +12,4 @@ def check_texts(texts: Iterable[str]) -> None:
         GrammarError: one holds a lone surrogate.
     """
     for text in texts:
-        if not text.isascii():
-            check_encodable(text, "json_schema: string")
+        check_encodable(text, "json_schema: string")

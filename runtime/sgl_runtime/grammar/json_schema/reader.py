@@ -175,8 +175,8 @@ class SchemaReader:
             self._budget.spend()
             if name not in self._types:
                 self._types[name] = self._own(SchemaNode({"type": name}, "#"), None)
-            value = self._known[key] = self._types[name]
-            return value
+            self._known[key] = self._types[name]
+            return self._types[name]
         if key in self._being_read:
             raise node.error("$ref", "leads back to itself with nothing in between, so that it says nothing")
         if len(self._being_read) > _MAX_DEPTH:

@@ -60,9 +60,13 @@ class ValueGraph:
         any_order: Whether properties may come in any order.
 
     Attributes:
+        reader: The schema.
         formulas: Where formulas are kept.
         questions: Where questions are kept.
+        possible: Which truths can come together.
+        array_rules: How formulas about arrays change.
         callees: What has been found so far.
+        num_states: How many states these have.
     """
 
     def __init__(self, reader: SchemaReader, scalars: Scalars, budget: Budget, *, any_order: bool) -> None:
