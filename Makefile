@@ -1,14 +1,15 @@
 # make demo    the demo on a real small model        make test    all default tests
 # make check   lint, types, architecture             make format  rewrite the sources in the project's form
+# make native  compile the compiler of JSON Schemas to machine code again, after its sources were changed
 # Everything is installed into .venv, once; it is renewed when pyproject.toml or constraints.txt change.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
-SOURCES := lang runtime tests examples benchmarks docs/build_reference.py
+SOURCES := lang runtime tests examples benchmarks docs/build_reference.py hatch_build.py native_build.py
 
-.PHONY: demo test check format test-all test-gpu clean
+.PHONY: demo test check format native test-all test-gpu clean
 
 demo: $(VENV)/.demo
 	$(BIN)/sgl demo
@@ -32,8 +33,11 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
+native: $(VENV)/.dev
+	SGL_NATIVE=1 $(PIP) --no-deps -e .
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) runtime/sgl_runtime/_native .mypy_cache .ruff_cache .pytest_cache
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

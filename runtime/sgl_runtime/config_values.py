@@ -162,3 +162,8 @@ def bound_thread_spinning() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", str(SPIN_COUNT))
+
+
+def allows_native_modules() -> bool:
+    """Whether modules that were compiled to machine code may be used: not where SGL_NATIVE is 0."""
+    return os.environ.get("SGL_NATIVE") != "0"

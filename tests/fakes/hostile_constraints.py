@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 from sgl_runtime.grammar.base import GrammarSpec
@@ -31,6 +32,34 @@ def doubling(levels: int) -> dict[str, Any]:
         for n in range(levels)
     }
     return {"$ref": "#/$defs/d0", "$defs": {**defs, f"d{levels}": {"type": "integer"}}}
+
+
+def tower(
+    levels: int, wrap: Callable[[dict[str, Any], int], dict[str, Any]], *, upwards: bool = False
+) -> dict[str, Any]:
+    """Definitions that each say something about the one before; read from the first one on, or from the last."""
+    defs: dict[str, Any] = {"d0": {"type": "integer"}}
+    for n in range(levels):
+        defs[f"d{n + 1}"] = wrap({"$ref": f"#/$defs/d{n}"}, n)
+    if upwards:
+        return {"type": "object", "properties": {name: {"$ref": f"#/$defs/{name}"} for name in defs}, "$defs": defs}
+    return {"$ref": f"#/$defs/d{levels}", "$defs": defs}
+
+
+def deep_schemas(levels: int) -> list[Any]:
+    """What nests values, schemas about one value, or names, so many levels deep."""
+    return [
+        tower(levels, lambda inner, n: inner),
+        tower(levels, lambda inner, n: {"allOf": [inner], "unevaluatedProperties": False}),
+        tower(levels, lambda inner, n: {"if": inner, "then": {"minimum": n}}),
+        tower(levels, lambda inner, n: {"dependentSchemas": {f"k{n}": inner}}),
+        tower(levels, lambda inner, n: {"type": "object", "properties": {"x": inner}, "required": ["x"]}),
+        tower(levels, lambda inner, n: {"type": "array", "items": inner}),
+        tower(levels, lambda inner, n: {"not": {"allOf": [inner, {"maximum": n}]}}, upwards=True),
+        tower(levels, lambda inner, n: {"oneOf": [inner, {"const": f"v{n}"}]}, upwards=True),
+        {"type": "object", "properties": {"a" * (n + 1): {"type": "null"} for n in range(min(levels, 2000))}},
+        {"enum": ["a" * (n + 1) for n in range(min(levels, 2000))]},
+    ]
 
 
 SCHEMAS: list[Any] = [
@@ -77,6 +106,8 @@ SCHEMAS: list[Any] = [
     unions(40),
     chain(3000),
     doubling(60),
+    *deep_schemas(100),
+    *deep_schemas(2000),
     {"type": ["string"] * 1000},
     {"type": {}},
     {"required": "x"},

@@ -1,17 +1,21 @@
 """The short ways of plain arrays and objects make the automata that the formulas make, state by state."""
 
 import json
-from functools import cache
 
 import numpy as np
 import pytest
 
-from sgl_runtime.config import GrammarConfig
 from sgl_runtime.grammar.automaton import ByteAutomaton
-from sgl_runtime.grammar.base import GrammarSpec
-from sgl_runtime.grammar.compiler import AutomatonCompiler
-from sgl_runtime.grammar.json_schema.array_rules import ArrayRules
+from sgl_runtime.grammar.budget import Budget
+from sgl_runtime.grammar.builder import AutomatonBuilder
+from sgl_runtime.grammar.json_schema.callees import Callee
+from sgl_runtime.grammar.json_schema.formula import Formulas
+from sgl_runtime.grammar.json_schema.layout import Layout
 from sgl_runtime.grammar.json_schema.object_rules import ObjectRules
+from sgl_runtime.grammar.json_schema.questions import Question
+from sgl_runtime.grammar.json_schema.reader import SchemaReader
+from sgl_runtime.grammar.json_schema.scalars import Scalars
+from sgl_runtime.grammar.json_schema.value_graph import ValueGraph
 
 _NAMED = {"a": {"type": "integer"}, "ab": {"type": "string"}, "b": {"type": "boolean"}}
 
@@ -45,22 +49,33 @@ OBJECTS = [
 ]
 
 
-@cache
-def compiler_of(reading: str) -> AutomatonCompiler:
-    return AutomatonCompiler(GrammarConfig(json_additional_properties=reading))
+SCALARS = Scalars(np.ones(256, dtype=bool))
 
 
-def automaton_of(schema: dict, reading: str) -> ByteAutomaton:
-    return compiler_of(reading).compile(GrammarSpec("json_schema", json.dumps(schema)))
+def graph_of(schema: dict, reading: str, *, short_ways: bool = True) -> tuple[ValueGraph, Question]:
+    budget = Budget(max_states=10_000, timeout_s=60.0)
+    reader = SchemaReader(schema, Formulas(), budget, is_open=reading == "open")
+    graph = ValueGraph(reader, SCALARS, budget, any_order=False, short_ways=short_ways)
+    return graph, graph.questions.satisfies(reader.read_root())
+
+
+def automaton_of(schema: dict, reading: str, *, short_ways: bool = True) -> ByteAutomaton:
+    graph, question = graph_of(schema, reading, short_ways=short_ways)
+    assert graph.explore(question)
+    budget = Budget(max_states=10_000, timeout_s=60.0)
+    builder = AutomatonBuilder(budget)
+    end = builder.new_state()
+    builder.accept(end)
+    layout = Layout(builder, graph, SCALARS, budget, whitespace="single_space")
+    builder.merge(0, layout.value(question, (end,)))
+    layout.finish()
+    return builder.build()
 
 
 @pytest.mark.parametrize("reading", ["open", "closed"])
 @pytest.mark.parametrize("schema", [*ARRAYS, *OBJECTS], ids=json.dumps)
-def test_short_ways_make_what_formulas_make(schema: dict, reading: str, monkeypatch: pytest.MonkeyPatch):
-    short = automaton_of(schema, reading)
-    monkeypatch.setattr(ArrayRules, "plain", lambda self, formula: None)
-    monkeypatch.setattr(ObjectRules, "plain_needs", lambda self, formulas: None)
-    full = automaton_of(schema, reading)
+def test_short_ways_make_what_formulas_make(schema: dict, reading: str):
+    short, full = automaton_of(schema, reading), automaton_of(schema, reading, short_ways=False)
     assert np.array_equal(short.table[:, short.byte_classes], full.table[:, full.byte_classes])
     assert np.array_equal(short.accepting, full.accepting)
     assert np.array_equal(short.edge_target, full.edge_target)
@@ -69,26 +84,21 @@ def test_short_ways_make_what_formulas_make(schema: dict, reading: str, monkeypa
     assert short.distinct == full.distinct
 
 
-def test_which_arrays_and_objects_are_plain(monkeypatch: pytest.MonkeyPatch):
-    found = []
-    plain, plain_needs = ArrayRules.plain, ObjectRules.plain_needs
+def is_plain(schema: dict) -> bool:
+    graph, question = graph_of(schema, "open")
+    callees = [graph.callees[number] for number in graph.answers(question).callees]
+    # Without a formula anything goes, with which the short ways have nothing to do.
+    return all(is_plain_callee(graph, callee) for callee in callees if callee.states[0].formulas)
 
-    def noted_plain(self: ArrayRules, formula: int):
-        found.append(plain(self, formula))
-        return found[-1]
 
-    def noted_needs(self: ObjectRules, formulas: tuple[int, ...]):
-        found.append(plain_needs(self, formulas))
-        return found[-1]
+def is_plain_callee(graph: ValueGraph, callee: Callee) -> bool:
+    formulas = callee.states[0].formulas
+    if isinstance(callee.rules, ObjectRules):
+        return callee.rules.plain_needs(formulas) is not None
+    return graph.array_rules.plain(formulas[0]) is not None
 
-    monkeypatch.setattr(ArrayRules, "plain", noted_plain)
-    monkeypatch.setattr(ObjectRules, "plain_needs", noted_needs)
 
-    def is_plain(schema: dict) -> bool:
-        found.clear()
-        automaton_of(schema, "open")
-        return found[0] is not None
-
+def test_which_arrays_and_objects_are_plain():
     assert all(is_plain(schema) for schema in OBJECTS)
     assert not is_plain({"type": "object", "anyOf": [{"properties": {"a": {"minimum": 1}}}, {"required": ["b"]}]})
     assert not is_plain({"type": "object", "propertyNames": {"maxLength": 3}})

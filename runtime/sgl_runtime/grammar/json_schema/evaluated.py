@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from sgl_runtime.grammar.json_schema.references import References
 from sgl_runtime.grammar.json_schema.schema_node import SchemaNode
 
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ALL_PROPERTIES = ("additionalProperties", "unevaluatedProperties")
 
 
@@ -70,8 +69,17 @@ def evaluated_at(node: SchemaNode, keyword: str, references: References) -> Eval
     Raises:
         UnsupportedKeywordError: what is evaluated depends on which branches hold.
     """
+
+    def next_in_any_case(schema: SchemaNode) -> Iterator[SchemaNode]:
+        yield from references.referred(schema)
+        yield from schema.schemas("allOf") if "allOf" in schema.value else ()
+
+    def next_in_place(schema: SchemaNode) -> Iterator[SchemaNode]:
+        yield from references.referred(schema)
+        yield from references.in_place_below(schema)
+
     found = Evaluated()
-    always = list(_in_any_case(node, references, set()))
+    always = list(references.walk(node, next_in_any_case, set()))
     for each in always:
         found.add(each, without=keyword if each is node else None)
     for each in always:
@@ -81,7 +89,7 @@ def evaluated_at(node: SchemaNode, keyword: str, references: References) -> Eval
             if branch.pointer.startswith(f"{each.pointer}/allOf/"):
                 continue
             sometimes = Evaluated()
-            for inner in _in_place(branch, references, set()):
+            for inner in references.walk(branch, next_in_place, set()):
                 sometimes.add(inner)
             if not found.covers(sometimes, keyword):
                 word = branch.pointer[len(each.pointer) :].split("/")[1]
@@ -89,24 +97,3 @@ def evaluated_at(node: SchemaNode, keyword: str, references: References) -> Eval
                     keyword, f"is not supported beside {word!r}, by which it changes what is evaluated"
                 )
     return found
-
-
-def _in_any_case(node: SchemaNode, references: References, seen: set[str]) -> Iterator[SchemaNode]:
-    """A schema and those that hold wherever it does."""
-    if not isinstance(node.value, dict) or node.pointer in seen:
-        return
-    seen.add(node.pointer)
-    yield node
-    for keyword in _REFERENCES:
-        if keyword in node.value:
-            yield from _in_any_case(references.resolve(node, keyword), references, seen)
-    for each in node.schemas("allOf") if "allOf" in node.value else ():
-        yield from _in_any_case(each, references, seen)
-
-
-def _in_place(node: SchemaNode, references: References, seen: set[str]) -> Iterator[SchemaNode]:
-    """A schema and all that may hold of the same value."""
-    for each in _in_any_case(node, references, seen):
-        yield each
-        for branch in references.in_place_below(each):
-            yield from _in_place(branch, references, seen)

@@ -87,16 +87,24 @@ class Formulas:
 
     def holds(self, formula: Formula, truth_of: Callable[[Formula], bool]) -> bool:
         """Whether a formula holds, given the truth of its atoms."""
-        positive = abs(formula)
-        if positive == TRUE:
-            return formula > 0
-        parts = self._parts[positive]
+        return self._holds(abs(formula), truth_of, {TRUE: True}) == (formula > 0)
+
+    def _holds(self, formula: Formula, truth_of: Callable[[Formula], bool], known: dict[Formula, bool]) -> bool:
+        """Whether a positive formula holds; `known` holds what was found for others, as formulas share parts."""
+        value = known.get(formula)
+        if value is not None:
+            return value
+        parts = self._parts[formula]
         if parts is None:
-            return truth_of(positive) == (formula > 0)
-        for part in parts:
-            if not self.holds(part, truth_of):
-                return formula < 0
-        return formula > 0
+            value = truth_of(formula)
+        else:
+            value = True
+            for part in parts:
+                if self._holds(abs(part), truth_of, known) != (part > 0):
+                    value = False
+                    break
+        known[formula] = value
+        return value
 
     def _replaced(self, formula: Formula, values: Mapping[Formula, Formula], known: dict[Formula, Formula]) -> Formula:
         """A positive formula with some atoms replaced; `known` holds these, and what was found for other formulas."""

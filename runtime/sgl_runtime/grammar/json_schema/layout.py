@@ -22,6 +22,8 @@ from sgl_runtime.grammar.json_schema.value_graph import ValueGraph
 _QUOTE, _COMMA, _COLON = b'",:'
 _WORDS = [kind.encode() for kind in KINDS[:NUM_WORDS]]
 _START_LEVEL = GAP_LEVEL + 1
+# Stands for the place behind the opening bracket, where others stand for one behind an item, by the callee's state.
+_AT_START = -1
 Returns = tuple[int, ...]
 """States behind a value by label, DEAD for labels that may not come."""
 
@@ -92,8 +94,10 @@ class Layout:
         while self._pending:
             number, index = self._pending.popleft()
             callee = self._graph.callees[number]
-            state = self._behind[number, index]
-            self._fill(number, callee, callee.states[index], state)
+            if index == _AT_START:
+                self._open(number, callee, self._starts[number])
+            else:
+                self._fill(number, callee, callee.states[index], self._behind[number, index])
 
     def _word(self, rest: bytes, target: int) -> int:
         known = self._words.get((rest, target))
@@ -117,15 +121,8 @@ class Layout:
         known = self._starts.get(number)
         if known is None:
             known = self._starts[number] = self._builder.new_state()
-            callee = self._graph.callees[number]
-            if callee.has_distinct_items:
-                self._builder.note_distinct(known)
-            start = callee.states[0]
-            if start.end_label is not None:
-                self._builder.add_pop(known, _closing(callee), start.end_label)
-            if start.transitions:
-                first = self._item(number, callee, start) if callee.kind == ARRAY else self._key(number, start)
-                self._builder.merge(known, self._policy.gap(first), level=_START_LEVEL)
+            # Written later: values may be nested as deep as a schema is long.
+            self._pending.append((number, _AT_START))
         return known
 
     def _state_behind(self, number: int, index: int) -> int:
@@ -135,6 +132,16 @@ class Layout:
             known = self._behind[number, index] = self._builder.new_state()
             self._pending.append((number, index))
         return known
+
+    def _open(self, number: int, callee: Callee, state: int) -> None:
+        if callee.has_distinct_items:
+            self._builder.note_distinct(state)
+        start = callee.states[0]
+        if start.end_label is not None:
+            self._builder.add_pop(state, _closing(callee), start.end_label)
+        if start.transitions:
+            first = self._item(number, callee, start) if callee.kind == ARRAY else self._key(number, start)
+            self._builder.merge(state, self._policy.gap(first), level=_START_LEVEL)
 
     def _fill(self, number: int, callee: Callee, node: CalleeState, state: int) -> None:
         if node.end_label is not None:

@@ -83,7 +83,7 @@ class SchemaReader:
         self.formulas = formulas
         self._budget = budget
         self._is_open = is_open
-        self.references = References(root)
+        self.references = References(root, budget)
         self._known: dict[tuple[str, Names | None], ByKind] = {}
         # Children are read when they are asked for, so that recursion needs no care here.
         self._child_numbers: dict[tuple[str, bool], Child] = {}
@@ -91,6 +91,9 @@ class SchemaReader:
         self._open_children: set[Child] = set()
         self._child_values: dict[Child, ByKind] = {ANYTHING: ANY_VALUE, NOTHING: NO_VALUE}
         self._being_read: set[tuple[str, Names | None]] = set()
+        # How many combinations of schemas are nested in what was read, and in what is being read, so far.
+        self._heights: dict[tuple[str, Names | None], int] = {}
+        self._height = 0
         self._types: dict[str, ByKind] = {}
         self.root = SchemaNode(root, "#")
         self.places: dict[StringShape, SchemaNode] = {}
@@ -168,6 +171,8 @@ class SchemaReader:
         key = (node.pointer, allowed)
         known = self._known.get(key)
         if known is not None:
+            if self._heights:
+                self._height = max(self._height, self._heights.get(key, 0))
             return known
         name = node.value.get("type")
         if name in keywords.TYPES and node.value.keys() <= _TYPE_ALONE:
@@ -179,12 +184,16 @@ class SchemaReader:
             return self._types[name]
         if key in self._being_read:
             raise node.error("$ref", "leads back to itself with nothing in between, so that it says nothing")
-        if len(self._being_read) > _MAX_DEPTH:
+        if len(self._being_read) > _MAX_DEPTH or self._height > _MAX_DEPTH:
             raise GrammarError(f"json_schema: {node.pointer} is nested more than {_MAX_DEPTH} schemas deep")
         self._budget.spend()
         self._being_read.add(key)
+        height_outside, self._height = self._height, 0
         value = self._known[key] = self._read(node, allowed)
         self._being_read.discard(key)
+        if self._height:
+            self._heights[key] = self._height
+        self._height = max(self._height, height_outside)
         return value
 
     def _read(self, node: SchemaNode, allowed: Names | None) -> ByKind:
@@ -193,7 +202,11 @@ class SchemaReader:
             return self.read(self.references.resolve(node, "$ref"), allowed)
         keywords.check_general(node)
         own = self._own(node, self._beside(node, allowed))
-        return own if _COMBINING.isdisjoint(schema) else self._combined(node, allowed, own)
+        if _COMBINING.isdisjoint(schema):
+            return own
+        value = self._combined(node, allowed, own)
+        self._height += 1
+        return value
 
     def _combined(self, node: SchemaNode, allowed: Names | None, own: ByKind) -> ByKind:
         """What a subschema says with keywords that hold further ones about the same value, and what it says besides."""

@@ -1,9 +1,10 @@
 """References: what `$ref` and its kin name, and which properties the schemas at one place speak of."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
+from sgl_runtime.grammar.budget import Budget
 from sgl_runtime.grammar.json_schema.schema_node import SchemaNode
 
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
@@ -35,12 +36,14 @@ class References:
 
     Args:
         root: The whole schema.
+        budget: Limits the work.
 
     Attributes:
         ref_stands_alone: Whether keywords beside `$ref` have no meaning, as in the drafts up to 7.
     """
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, budget: Budget) -> None:
+        self._budget = budget
         self._root = SchemaNode(root, "#")
         draft = root.get("$schema") if isinstance(root, dict) else None
         self.ref_stands_alone = isinstance(draft, str) and any(name in draft for name in _REF_STANDS_ALONE)
@@ -92,18 +95,47 @@ class References:
 
     def _in_place(self, node: SchemaNode, seen: set[str]) -> Iterator[SchemaNode]:
         """A subschema and all that apply to the same value, but those seen."""
-        if not isinstance(node.value, dict) or node.pointer in seen:
-            return
-        seen.add(node.pointer)
+        for each in self.walk(node, self._next_in_place, seen):
+            if not ("$ref" in each.value and self.ref_stands_alone):
+                yield each
+
+    def walk(
+        self, node: SchemaNode, next_of: Callable[[SchemaNode], Iterator[SchemaNode]], seen: set[str]
+    ) -> Iterator[SchemaNode]:
+        """A subschema and all that are reached from it, each before those behind it.
+
+        Args:
+            node: The subschema.
+            next_of: What is reached from one at once.
+            seen: Pointers of what is passed over; gets those of all that are reached.
+
+        Raises:
+            BudgetError: this takes too long.
+        """
+        # No recursion: chains of references may be as long as the schema.
+        pending = [iter((node,))]
+        while pending:
+            each = next(pending[-1], None)
+            if each is None:
+                pending.pop()
+            elif isinstance(each.value, dict) and each.pointer not in seen:
+                self._budget.spend()
+                seen.add(each.pointer)
+                yield each
+                pending.append(next_of(each))
+
+    def _next_in_place(self, node: SchemaNode) -> Iterator[SchemaNode]:
         if "$ref" in node.value and self.ref_stands_alone:
-            yield from self._in_place(self.resolve(node, "$ref"), seen)
+            yield self.resolve(node, "$ref")
             return
-        yield node
+        yield from self.referred(node)
+        yield from self.in_place_below(node)
+
+    def referred(self, node: SchemaNode) -> Iterator[SchemaNode]:
+        """What the references of a schema name."""
         for keyword in _REFERENCES:
             if keyword in node.value:
-                yield from self._in_place(self.resolve(node, keyword), seen)
-        for each in self.in_place_below(node):
-            yield from self._in_place(each, seen)
+                yield self.resolve(node, keyword)
 
     def in_place_below(self, node: SchemaNode) -> Iterator[SchemaNode]:
         """The subschemas of a schema that apply to the same value."""

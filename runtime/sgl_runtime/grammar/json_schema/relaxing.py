@@ -169,7 +169,7 @@ def schema_places(schema: Any) -> list[tuple[str, dict[str, Any]]]:
         if not isinstance(node, dict):
             continue
         found.append((_pointer(path), node))
-        for key in _HOLDING_SCHEMAS & node.keys():
+        for key in filter(_HOLDING_SCHEMAS.__contains__, node):
             inner = node[key]
             if isinstance(inner, list):
                 pending += [((*path, key, str(index)), each) for index, each in enumerate(inner)]

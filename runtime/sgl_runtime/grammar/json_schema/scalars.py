@@ -157,7 +157,7 @@ class Scalars:
 
     def key_text(self, name: str) -> bytes | None:
         """The spelling of a property name behind its opening quote, with the closing one; None where it has none."""
-        if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
+        if not name.isascii() and any(0xD800 <= ord(char) <= 0xDFFF for char in name):
             return None
         text = canonical(name)
         return None if text.translate(None, self._usable_set) else text + b'"'

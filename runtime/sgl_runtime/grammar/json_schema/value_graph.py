@@ -58,6 +58,7 @@ class ValueGraph:
         scalars: Automata of strings and numbers.
         budget: Limits states and time.
         any_order: Whether properties may come in any order.
+        short_ways: Whether plain arrays and objects are built without a look at their formulas, to the same states.
 
     Attributes:
         reader: The schema.
@@ -69,13 +70,16 @@ class ValueGraph:
         num_states: How many states these have.
     """
 
-    def __init__(self, reader: SchemaReader, scalars: Scalars, budget: Budget, *, any_order: bool) -> None:
+    def __init__(
+        self, reader: SchemaReader, scalars: Scalars, budget: Budget, *, any_order: bool, short_ways: bool = True
+    ) -> None:
         self.formulas = reader.formulas
         self.questions = Questions(reader.formulas)
         self.reader = reader
         self._scalars = scalars
         self._budget = budget
         self._any_order = any_order
+        self._short_ways = short_ways
         self._scalar_answers = ScalarAnswers(reader, scalars, budget)
         self.possible = PossibleTruths(reader, self._scalar_answers, budget)
         self.array_rules = ArrayRules(reader)
@@ -150,10 +154,10 @@ class ValueGraph:
 
     def _build(self, callee: Callee) -> None:
         limit: float = math.inf
-        if self._asks_whether(callee) and self._build_plain(callee):
+        if self._short_ways and self._asks_whether(callee) and self._build_plain(callee):
             return
         if isinstance(callee.rules, ObjectRules):
-            limit = STATES_FOR_ORDER + STATES_FOR_NAME * len(callee.rules.names)
+            limit = float(STATES_FOR_ORDER + STATES_FOR_NAME * len(callee.rules.names))
         num_callees = len(self.callees)
         try:
             is_built = self._formula_states(callee).build(limit)
