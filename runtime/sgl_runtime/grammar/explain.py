@@ -21,6 +21,7 @@ from sgl_runtime.grammar.neutral_regex import neutral_regex
 from sgl_runtime.grammar.regex import whole_tree
 from sgl_runtime.grammar.token_mask import TokenMaskCache
 from sgl_runtime.grammar.vocabulary_order import VocabularyOrder
+from sgl_runtime.native_modules import native_folders
 from sgl_runtime.sampling_params import GrammarKind
 
 _MAX_MASKED_STATES = 2000
@@ -154,7 +155,8 @@ def lines_of(found: Explanation) -> list[str]:
         tiers["fsm"] = "fsm: an automaton, masks on the host, which compares the items that must differ"
     rows = [("kind", found.kind), ("tier", tiers[found.tier] if found.tier else "none: it is refused")]
     rows += [("note", found.note)] if found.note else []
-    rows.append(("compiled in", f"{found.compile_ms:.1f} ms"))
+    is_slower = found.kind == "json_schema" and not native_folders("grammar")
+    rows.append(("compiled in", f"{found.compile_ms:.1f} ms{' (in Python)' if is_slower else ''}"))
     if found.automaton is not None:
         rows += _automaton_rows(found.automaton)
     if found.masks is not None:

@@ -117,3 +117,33 @@ def test_lengths_past_what_an_automaton_can_count_are_shortened() -> None:
     # Under a negation the number is used as it stands.
     with pytest.raises(GrammarError, match="max_grammar_states"):
         compiled({"type": "string", "not": {"pattern": "^[ab]*$", "maxLength": 300_000}})
+
+
+def test_values_may_be_nested_as_deep_as_references_lead() -> None:
+    links = {
+        f"d{n}": {"type": "object", "properties": {"x": {"$ref": f"#/$defs/d{n + 1}"}}, "required": ["x"]}
+        for n in range(1000)
+    }
+    automaton = compiled({"$ref": "#/$defs/d0", "$defs": {**links, "d1000": {"type": "null"}}})
+    inside = '{"x": ' * 999
+    assert automaton.accepts(f'{inside}{{"x": null}}{"}" * 999}'.encode())
+    assert not automaton.accepts(f"{inside}null{'}' * 999}".encode())
+
+
+def test_a_condition_may_stand_in_a_condition() -> None:
+    """Each formula holds the one before twice, so that a look at all of its parts would never end."""
+    schema: Any = {"minimum": 0}
+    for number in range(1, 41):
+        schema = {"if": schema, "then": {"minimum": -number}, "else": {"multipleOf": 2}}
+    automaton = compiled({"type": "integer", **schema})
+    for value in (-41, -40, -39, -3, -2, 0, 7):
+        assert accepts(automaton, value) == jsonschema.Draft202012Validator(schema).is_valid(value), value
+
+
+def test_how_deep_schemas_about_one_value_are_nested_does_not_depend_on_where_one_begins() -> None:
+    defs: Any = {"d0": {"type": "integer"}}
+    for number in range(1, 300):
+        defs[f"d{number}"] = {"anyOf": [{"$ref": f"#/$defs/d{number - 1}"}, {"const": f"v{number}"}]}
+    for first in ({"$ref": "#/$defs/d299"}, {"properties": {name: {"$ref": f"#/$defs/{name}"} for name in defs}}):
+        with pytest.raises(GrammarError, match="nested more than 200 schemas deep"):
+            compiled({**first, "$defs": defs})
