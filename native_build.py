@@ -28,13 +28,12 @@ _NOT_OF_JSON_SCHEMA = (
 _GROUP = "sgl_runtime.grammar.json_schema_group"
 
 sys.path.insert(0, str(_ROOT / "runtime"))
-from sgl_runtime.native_modules import SOURCES, fits, hash_of  # noqa: E402
+from sgl_runtime.native_modules import MADE_OF, fits, hash_of  # noqa: E402
 
 
 def are_made(folder: Path) -> bool:
     """Whether a folder has the modules, for this Python and of these sources."""
-    group = folder / f"{_GROUP.removeprefix('sgl_runtime.').replace('.', '/')}__mypyc{EXTENSION_SUFFIXES[0]}"
-    return group.is_file() and fits(_PACKAGE, folder)
+    return fits(_PACKAGE, folder)
 
 
 def compile_modules(target: Path) -> None:
@@ -48,7 +47,12 @@ def compile_modules(target: Path) -> None:
     # Modules are named by where they stand below the current folder, in tracebacks too.
     with TemporaryDirectory() as folder, chdir(_ROOT):
         os.environ["MYPYPATH"] = "runtime"
-        flags = ["--explicit-package-bases", "--ignore-missing-imports", "--config-file="]
+        flags = [
+            "--explicit-package-bases",
+            "--ignore-missing-imports",
+            "--config-file=",
+            f"--cache-dir={folder}/types",
+        ]
         extensions = mypycify(
             [*flags, *(str(source.relative_to(_ROOT)) for source in sources)],
             opt_level="1",
@@ -63,7 +67,7 @@ def compile_modules(target: Path) -> None:
         _compile(extensions, folder)
         shutil.copytree(f"{folder}/out/sgl_runtime", target)
     hashes = {str(source.relative_to(_PACKAGE)): hash_of(source) for source in _with_imported(sources)}
-    (target / SOURCES).write_text(json.dumps(hashes, indent=1))
+    (target / MADE_OF).write_text(json.dumps({"suffix": EXTENSION_SUFFIXES[0], "sources": hashes}, indent=1))
 
 
 class _BuildInParallel(build_ext):

@@ -7,14 +7,15 @@ modules run from their sources.
 import hashlib
 import json
 from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from sgl_runtime.config_values import allows_native_modules
 
 _PACKAGE = Path(__file__).parent
 FOLDER = "_native"
-SOURCES = "sources.json"
-"""In the folder: the hashes of the sources that were compiled, and of those that they import, by their paths."""
+MADE_OF = "made_of.json"
+"""In the folder: `sources`, hashes of what was compiled and of what that imports, by path; `suffix` of the files."""
 
 
 def native_folders(package: str) -> list[str]:
@@ -32,16 +33,18 @@ def hash_of(source: Path) -> str:
 
 
 def fits(package: Path, folder: Path) -> bool:
-    """Whether there are compiled modules, and all sources are those that they were made of.
+    """Whether there are compiled modules for this Python, and all sources are those that they were made of.
 
     Args:
         package: The folder of the sources.
         folder: That of the compiled modules.
     """
     try:
-        hashes = json.loads((folder / SOURCES).read_bytes())
-        return all(hash_of(package / source) == made_of for source, made_of in hashes.items())
-    except (OSError, ValueError):
+        made_of = json.loads((folder / MADE_OF).read_bytes())
+        if made_of["suffix"] not in EXTENSION_SUFFIXES:
+            return False
+        return all(hash_of(package / source) == its_hash for source, its_hash in made_of["sources"].items())
+    except (OSError, ValueError, KeyError):
         return False
 
 

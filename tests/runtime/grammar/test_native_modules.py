@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import numpy as np
@@ -101,8 +102,10 @@ def test_sources_that_changed_are_not_hidden(tmp_path: Path) -> None:
     source.write_text("one = 1")
     assert not native_modules.fits(tmp_path, folder)
     folder.mkdir()
-    hashes = {"grammar.py": native_modules.hash_of(source)}
-    (folder / native_modules.SOURCES).write_text(json.dumps(hashes))
+    made_of = {"suffix": EXTENSION_SUFFIXES[0], "sources": {"grammar.py": native_modules.hash_of(source)}}
+    (folder / native_modules.MADE_OF).write_text(json.dumps({**made_of, "suffix": ".cpython-27-other.so"}))
+    assert not native_modules.fits(tmp_path, folder)
+    (folder / native_modules.MADE_OF).write_text(json.dumps(made_of))
     assert native_modules.fits(tmp_path, folder)
     source.write_text("one = 2")
     assert not native_modules.fits(tmp_path, folder)
