@@ -15,6 +15,9 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _ROOT = Path(__file__).resolve().parent
+_PACKAGE = _ROOT / "runtime" / "sgl_runtime"
+sys.path[:0] = [str(_ROOT), str(_ROOT / "runtime")]
+from sgl_runtime.native_modules import FOLDER, fits  # noqa: E402
 
 
 class NativeModules(BuildHookInterface):  # type: ignore[type-arg, misc]
@@ -25,19 +28,19 @@ class NativeModules(BuildHookInterface):  # type: ignore[type-arg, misc]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, before the wheel is put together."""
         wish = os.environ.get("SGL_NATIVE")
-        beside = _ROOT / "runtime" / "sgl_runtime" / "_native"
+        beside = _PACKAGE / FOLDER
         if wish == "0":
             if version == "editable":
                 shutil.rmtree(beside, ignore_errors=True)
             return
+        if version == "editable" and fits(_PACKAGE, beside):
+            return
         self._made = TemporaryDirectory()
-        made = Path(self._made.name, "_native")
+        made = Path(self._made.name, FOLDER)
         try:
-            sys.path.insert(0, str(_ROOT))
-            from native_build import are_made, compile_modules
+            # Here, so that what it needs may be missing, too.
+            from native_build import compile_modules
 
-            if version == "editable" and are_made(beside):
-                return
             compile_modules(made)
         except (Exception, SystemExit) as error:
             if wish == "1":
@@ -48,7 +51,7 @@ class NativeModules(BuildHookInterface):  # type: ignore[type-arg, misc]
             shutil.rmtree(beside, ignore_errors=True)
             shutil.copytree(made, beside)
         else:
-            build_data["force_include"][str(made)] = "sgl_runtime/_native"
+            build_data["force_include"][str(made)] = f"sgl_runtime/{FOLDER}"
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
 

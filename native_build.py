@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
@@ -17,6 +16,8 @@ from mypyc.build import mypycify
 from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
 
+from sgl_runtime.native_modules import MADE_OF, hash_of
+
 _ROOT = Path(__file__).resolve().parent
 _PACKAGE = _ROOT / "runtime" / "sgl_runtime"
 # Where compilations of schemas spend their time; automata of strings and numbers are made once, mostly by numpy.
@@ -26,14 +27,6 @@ _NOT_OF_JSON_SCHEMA = (
     "number_scalars", "number_text", "numbers", "relaxing", "resource_formats", "string_parts", "strings", "tags",
 )  # fmt: skip
 _GROUP = "sgl_runtime.grammar.json_schema_group"
-
-sys.path.insert(0, str(_ROOT / "runtime"))
-from sgl_runtime.native_modules import MADE_OF, fits, hash_of  # noqa: E402
-
-
-def are_made(folder: Path) -> bool:
-    """Whether a folder has the modules, for this Python and of these sources."""
-    return fits(_PACKAGE, folder)
 
 
 def compile_modules(target: Path) -> None:
